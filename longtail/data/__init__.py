@@ -1,0 +1,1 @@
+"""READ: files -> Dataset."""

@@ -1,0 +1,176 @@
+"""Files as blocks of whole lines, and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import shutil
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+import numpy as np
+
+from longtail.errors import DataError, SettingError
+from longtail.progress import progress
+from longtail.values import Bytes
+
+BLOCK_BYTES = 4 << 20  # parsed by one thread at a time; small enough that a few in flight stay below 100 MB
+BOM = b"\xef\xbb\xbf"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a file. `line` is the number of the first, counted from 1 as editors do."""
+
+    path: Path
+    line: int
+    bytes: bytes
+
+    @property
+    def array(self) -> Bytes:
+        return np.frombuffer(self.bytes, np.uint8)
+
+    def text_of(self, line: int) -> str:
+        """Line `line` of this block (from 0), shortened for a message."""
+        return shorten(self.bytes.split(b"\n", line + 1)[line].decode(errors="replace"))
+
+
+def shorten(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open for reading, through gzip where the name ends in .gz."""
+    try:
+        return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}.") from error
+
+
+def blocks(path: Path, encoding: str = "utf-8", skip_lines: int = 0) -> Iterator[Block]:
+    """The file as UTF-8 blocks of whole lines, each at most a line longer than BLOCK_BYTES."""
+    line = 1
+    for data in _whole_lines(path):
+        while skip_lines and data:  # a header line, read apart
+            data = data.partition(b"\n")[2]
+            line += 1
+            skip_lines -= 1
+        if data:
+            yield Block(path, line, _as_utf8(path, data, line, encoding))
+            line += data.count(b"\n")
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    held: list[bytes] = []  # the beginning of a line whose end has not been read yet
+    with open_bytes(path) as file, progress(f"Reading {path.name}", path.stat().st_size, "bytes") as advance:
+        compressed = getattr(file, "fileobj", None) or file
+        before = 0
+        while read := _read(file, path):
+            advance(compressed.tell() - before)
+            if before == 0:
+                read = read.removeprefix(BOM)
+            before = compressed.tell()
+            end = read.rfind(b"\n") + 1
+            if end:
+                yield b"".join([*held, read[:end]])
+                held = []
+            if end < len(read):
+                held.append(read[end:])
+        if held:
+            yield b"".join(held)
+
+
+def _read(file: IO[bytes], path: Path) -> bytes:
+    try:
+        return file.read(BLOCK_BYTES)
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(f"{path}: the gzip data is damaged or cut short ({error}). Fetch or write the file again.") from error
+
+
+def _as_utf8(path: Path, data: bytes, line: int, encoding: str) -> bytes:
+    if encoding == "utf-8":
+        if data.isascii():
+            return data
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            bad = line + data.count(b"\n", 0, error.start)
+            came = data[error.start : error.start + 4].hex(" ")
+            raise DataError(f"{path}:{bad}: bytes {came} are not UTF-8. If the file is Latin-1, read it with encoding='latin-1'.") from error
+        return data
+    try:
+        return data.decode(encoding).encode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{line}: {error.reason} as {encoding}.") from error
+    except LookupError as error:
+        raise SettingError(f"No encoding called {encoding!r}. Common ones: utf-8, latin-1, cp1252.") from error
+
+
+def parse_blocks(source: Iterator[Block], parse: Callable[[Block], T]) -> Iterator[T]:
+    """parse(block) for each block, in order, on all cores; `parse` spends its time in kernels that free the GIL."""
+    workers = os.cpu_count() or 1
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for block in source:
+                waiting.append(pool.submit(parse, block))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def first_line(path: Path) -> str:
+    """The first line, without its line break, shortened to 10,000 bytes; bad bytes are replaced."""
+    return next(_whole_lines(path), b"")[:10_000].decode(errors="replace").split("\n", 1)[0].rstrip("\r")
+
+
+def existing(folder: Path, *names: str) -> Path | None:
+    """The first of these names that stands in the folder, plain or gzipped."""
+    for name in names:
+        for candidate in (folder / name, folder / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into that gets its name only when all is written; on any error nothing stays behind."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SettingError(f"{folder} already exists and is not an empty folder. Choose another, or remove it first.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = folder.with_name(f".{folder.name}.unfinished-{os.getpid()}")
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        if folder.exists():
+            folder.rmdir()
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A file to write that takes its name only when all is written; an earlier file of that name stays until then."""
+    if path.is_dir():
+        raise SettingError(f"{path} is a folder; wanted the name of a file to write.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished-{os.getpid()}")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

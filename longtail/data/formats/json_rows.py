@@ -1,0 +1,124 @@
+"""JSON lines to columns: a fast pass in a kernel, and Python's json for every line the kernel finds odd."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from longtail.data.faults import Faults
+from longtail.data.files import Block, blocks, parse_blocks, shorten
+from longtail.data.matrices import join_csr
+from longtail.kernels.json_lines import scan_json_lines
+from longtail.values import Bytes, Offsets, Texts
+
+IDS, RELEVANCE = "target_ind", "target_rel"
+
+
+@dataclass(frozen=True)
+class JsonRows:
+    """The lines of one file: the asked string fields, and the labels with as many columns as the largest id needs."""
+
+    strings: list[Texts]
+    labels: csr_matrix
+
+
+@dataclass
+class _Parsed:
+    strings: list[Texts]
+    ids: NDArray[np.int32]
+    relevance: NDArray[np.float32]
+    ends: Offsets
+    faults: list[tuple[str, int, str]]  # kind, line, message
+
+
+def read_json_rows(path: Path, fields: Sequence[str], encoding: str = "utf-8") -> JsonRows:
+    """Read `fields` (the first is required) and the labels of every line."""
+    names = [name.encode() for name in (*fields, IDS, RELEVANCE)]
+    name_bytes = np.frombuffer(b"".join(names), np.uint8)
+    name_ends = np.cumsum([0, *map(len, names)])
+    faults = Faults(path)
+    strings: list[list[Texts]] = [[] for _ in fields]
+    pairs: list[tuple[NDArray[np.int32], NDArray[np.float32], Offsets]] = []
+    for parsed in parse_blocks(blocks(path, encoding), lambda block: _parse(block, fields, name_bytes, name_ends)):
+        for kind, line, message in parsed.faults:
+            faults.add(kind, line, message)
+        for column, part in zip(strings, parsed.strings, strict=True):
+            column.append(part)
+        pairs.append((parsed.ids, parsed.relevance, parsed.ends))
+    faults.check()
+    n_columns = max((int(ids.max()) + 1 for ids, _, _ in pairs if len(ids)), default=0)
+    joined = []
+    for column in strings:
+        joined.append(Texts.join(column))
+        column.clear()
+    return JsonRows(joined, join_csr(pairs, n_columns))
+
+
+def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray[np.int64]) -> _Parsed:
+    faults: list[tuple[str, int, str]] = []
+    scanned = scan_json_lines(block.array, names, name_ends, len(fields))
+    if scanned[5].any():
+        rewritten = _judge_odd_lines(block, scanned[5], fields, faults)
+        scanned = scan_json_lines(np.frombuffer(rewritten, np.uint8), names, name_ends, len(fields))
+    strings, string_ends, ids, relevance, ends, _ = scanned
+    wrong = (ids != np.floor(ids)) | (ids < 0) | (ids > np.iinfo(np.int32).max) | ~(np.abs(relevance) <= np.finfo(np.float32).max)
+    if wrong.any():
+        for place in np.flatnonzero(wrong).tolist():
+            line = int(np.searchsorted(ends, place, side="right")) - 1
+            came = f"label {ids[place]:g} with relevance {relevance[place]:g}"
+            faults.append(("label", block.line + line, f"{came}; wanted a whole number from 0 and a finite relevance."))
+        ids = np.where(wrong, 0, ids)
+    texts = [Texts(part[: end[-1]].copy(), end) for part, end in zip(strings, string_ends, strict=True)]
+    return _Parsed(texts, ids.astype(np.int32), relevance.astype(np.float32), ends, faults)
+
+
+def _judge_odd_lines(block: Block, odd: NDArray[np.bool_], fields: Sequence[str], faults: list[tuple[str, int, str]]) -> bytes:
+    """The block with each odd line replaced by plain JSON of what Python's json reads there."""
+    lines = block.bytes.split(b"\n")
+    for place in np.flatnonzero(odd).tolist():
+        try:
+            row = _plain_row(lines[place], fields)
+        except ValueError as fault:
+            faults.append((type(fault).__name__ + str(fault)[:12], block.line + place, str(fault)))
+            row = {fields[0]: ""}
+        lines[place] = json.dumps(row).encode()
+    return b"\n".join(lines)
+
+
+def _plain_row(line: bytes, fields: Sequence[str]) -> dict[str, object]:
+    shown = shorten(line.decode(errors="replace"))
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        detail = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise ValueError(f"not JSON ({detail}): {shown!r}; wanted one object a line.") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON {type(row).__name__} came: {shown!r}; wanted an object.")
+    plain: dict[str, object] = {}
+    for field in fields:
+        value = row.get(field, "" if field != fields[0] else None)
+        if not isinstance(value, str):
+            raise ValueError(f"field {field!r} is {'missing' if field not in row else repr(value)}; wanted a text. The line has: {', '.join(row)}.")
+        plain[field] = Texts.of([value])[0]
+    ids = row.get(IDS, [])
+    relevance = row.get(RELEVANCE)
+    if relevance is None:
+        relevance = [1.0] * len(ids) if isinstance(ids, list) else []
+    for name, values in ((IDS, ids), (RELEVANCE, relevance)):
+        if not isinstance(values, list) or not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
+            raise ValueError(f"field {name!r} is {shorten(repr(values))}; wanted a list of finite numbers.")
+    if len(ids) != len(relevance):
+        raise ValueError(f"{len(ids)} entries in {IDS} but {len(relevance)} in {RELEVANCE}; wanted as many.")
+    for value in ids:
+        if value != int(value) or not 0 <= value < 2**31:
+            raise ValueError(f"label {value!r} in {IDS}; wanted a whole number from 0.")
+    plain[IDS] = [int(value) for value in ids]
+    plain[RELEVANCE] = relevance
+    return plain
