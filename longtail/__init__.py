@@ -18,7 +18,7 @@ _HOME = {
     "convert": "longtail.data.convert",
     "nearest_text": "longtail.nearest",
     "evaluate": "longtail.evaluation",
-    "read_predictions": "longtail.evaluation",
+    "read_predictions": "longtail.predictions",
 }
 
 __all__ = sorted(_HOME)

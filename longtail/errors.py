@@ -1,10 +1,10 @@
 """The errors a user may meet. Each prints itself in one line: what came, what was wanted, what to type.
 
-    LongtailError
-    ├── DataError        a file or table does not hold what its format promises
-    ├── SettingError     an option, a name or a combination of them cannot work
-    │   └── UnknownName  a short name is not registered; answers with the nearest known one
-    └── MissingExtra     an optional package is not installed; answers with the pip line
+LongtailError
+├── DataError        a file or table does not hold what its format promises
+├── SettingError     an option, a name or a combination of them cannot work
+│   └── UnknownName  a short name is not registered; answers with the nearest known one
+└── MissingExtra     an optional package is not installed; answers with the pip line
 """
 
 from __future__ import annotations

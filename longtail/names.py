@@ -31,3 +31,8 @@ def load(kind: str, name: str) -> Any:
         raise UnknownName(kind.removesuffix("s"), name, table)
     module, _, attribute = table[name][0].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def describe_names(kind: str) -> list[tuple[str, str]]:
+    """Each name of a kind with one line of what it is."""
+    return [(name, what) for name, (_, what) in KINDS[kind].items()]

@@ -84,9 +84,9 @@ class Texts(Sequence[str]):
 
     def encoded(self) -> Iterator[bytes]:
         """Each text as bytes; cheaper than str where only equality matters."""
-        whole = memoryview(self.buffer).cast("B") if len(self.buffer) else memoryview(b"")
+        whole = self.buffer.tobytes()
         ends = self.offsets.tolist()
-        return (bytes(whole[start:end]) for start, end in zip(ends, ends[1:], strict=False))
+        return (whole[start:end] for start, end in zip(ends, ends[1:], strict=False))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Texts):

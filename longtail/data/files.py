@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from longtail.errors import DataError, SettingError
 from longtail.progress import progress
 from longtail.values import Bytes
 
-BLOCK_BYTES = 4 << 20  # parsed by one thread at a time; small enough that a few in flight stay below 100 MB
+BLOCK_BYTES = 1 << 20  # parsed by one thread at a time; a few in flight with their output stay far below the result
 BOM = b"\xef\xbb\xbf"
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def shorten(text: str, most: int = 60) -> str:
 def open_bytes(path: Path) -> IO[bytes]:
     """Open for reading, through gzip where the name ends in .gz."""
     try:
-        return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+        return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else open(path, "rb")
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}.") from error
 
@@ -104,7 +104,7 @@ def _as_utf8(path: Path, data: bytes, line: int, encoding: str) -> bytes:
         except UnicodeDecodeError as error:
             bad = line + data.count(b"\n", 0, error.start)
             came = data[error.start : error.start + 4].hex(" ")
-            raise DataError(f"{path}:{bad}: bytes {came} are not UTF-8. If the file is Latin-1, read it with encoding='latin-1'.") from error
+            raise DataError(f"{path}:{bad}: bytes {came} are not UTF-8. A Latin-1 file is read with encoding='latin-1'.") from error
         return data
     try:
         return data.decode(encoding).encode()
@@ -145,11 +145,16 @@ def existing(folder: Path, *names: str) -> Path | None:
     return None
 
 
+def check_free(folder: Path) -> None:
+    """Raise where writing a new folder of this name would touch something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SettingError(f"{folder} already exists and is not an empty folder. Choose another, or remove it first.")
+
+
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into that gets its name only when all is written; on any error nothing stays behind."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SettingError(f"{folder} already exists and is not an empty folder. Choose another, or remove it first.")
+    check_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(f".{folder.name}.unfinished-{os.getpid()}")
     unfinished.mkdir()

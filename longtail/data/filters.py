@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
-from longtail.data.files import existing, open_bytes, shorten
+from longtail.data.files import blocks, existing, shorten
 from longtail.data.matrices import csr_to_pairs, pairs_to_csr
 from longtail.errors import DataError
 from longtail.values import Dataset, Pairs, Split, Texts
@@ -34,15 +34,14 @@ def read_filters(folder: Path, train: Split, test: Split) -> tuple[Split, Split]
 
 def read_filter(path: Path, shape: tuple[int, int]) -> Pairs:
     """`row label` pairs of zero-based ints, one a line; an empty file is an empty filter."""
-    with open_bytes(path) as file:
-        data = file.read()
+    data = b"".join(block.bytes for block in blocks(path))
     tokens = data.split()
     try:
         numbers = np.array(tokens, dtype=np.int64) if tokens else np.empty(0, np.int64)
     except (ValueError, OverflowError):
         numbers = None
     lines = data.splitlines()
-    plain = numbers is not None and len(numbers) == 2 * len(lines)
+    plain = numbers is not None and all(len(line.split()) == 2 for line in lines)
     if plain and numbers is not None:
         pairs = numbers.reshape(-1, 2)
         if not len(pairs) or ((pairs >= 0).all() and (pairs < shape).all()):
@@ -54,7 +53,7 @@ def _fault(path: Path, lines: list[bytes], shape: tuple[int, int]) -> DataError:
     faults = Faults(path)
     for number, line in enumerate(lines, start=1):
         parts = line.split()
-        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        if len(parts) != 2 or not all(part.isdigit() and len(part) < 20 for part in parts):
             faults.add("form", number, f"{shorten(line.decode(errors='replace'))!r} came; wanted two whole numbers: row label.")
         elif int(parts[0]) >= shape[0] or int(parts[1]) >= shape[1]:
             came = line.decode().strip()
@@ -98,11 +97,11 @@ def find_leaks(data: Dataset) -> Leaks:
             places.setdefault(text, []).append(label)
     train_own, test_own = _own(data.train.texts, places), _own(data.test.texts, places)
     n_labels = data.n_labels
-    # own: row -> labels that are this row; reverse[a, b] > 0 where a training row that is label b carries label a
+    # own: row -> labels that are this row; pairs[b, a] > 0 where a training row that is label a carries label b
     own_train = pairs_to_csr(train_own, (len(data.train), n_labels))
     own_test = pairs_to_csr(test_own, (len(data.test), n_labels))
-    reverse = csr_matrix(data.train.labels.T @ own_train)
-    found = csr_matrix(_binary(data.test.labels).multiply(own_test @ _binary(reverse).T))
+    pairs = csr_matrix(_binary(data.train.labels).T @ own_train)
+    found = csr_matrix(_binary(data.test.labels).multiply(own_test @ pairs))
     found.sort_indices()
     return Leaks(train_own, test_own, csr_to_pairs(found))
 

@@ -7,7 +7,7 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True)
-def find_hits(ids, indptr, indices):  # type: ignore[no-untyped-def]
+def find_hits(ids, indptr, indices):
     """Place of each predicted id among the row's true ids (sorted), as an index into `indices`, or -1: (n, k) int64.
 
     An id that stands twice in a row counts only where it stands first.

@@ -15,14 +15,14 @@ _QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN, _CLOSE = 34, 92, 44, 58, 91, 93
 
 
 @njit(nogil=True, cache=True)
-def _space(block, place, stop):  # type: ignore[no-untyped-def]
+def _space(block, place, stop):
     while place < stop and (block[place] == 32 or block[place] == 9 or block[place] == 13):
         place += 1
     return place
 
 
 @njit(nogil=True, cache=True)
-def _hex4(block, place, stop):  # type: ignore[no-untyped-def]
+def _hex4(block, place, stop):
     if place + 4 > stop:
         return -1
     value = 0
@@ -39,7 +39,7 @@ def _hex4(block, place, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _string(block, place, stop, out, at):  # type: ignore[no-untyped-def]
+def _string(block, place, stop, out, at):
     """Unescape the string whose opening quote is at `place` into out[at:]; (place after it or -1, end in out)."""
     if place >= stop or block[place] != _QUOTE:
         return -1, at
@@ -114,7 +114,7 @@ def _string(block, place, stop, out, at):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _numbers(block, place, stop, out, at):  # type: ignore[no-untyped-def]
+def _numbers(block, place, stop, out, at):
     """A JSON array of numbers into out[at:]; (place after it or -1, end in out)."""
     if place >= stop or block[place] != _OPEN:
         return -1, at
@@ -138,7 +138,7 @@ def _numbers(block, place, stop, out, at):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _skip(block, place, stop, scratch):  # type: ignore[no-untyped-def]
+def _skip(block, place, stop, scratch):
     """Past a plain value that nobody asked for: a string, a number, null, true, false, an empty array."""
     if place >= stop:
         return -1
@@ -157,7 +157,7 @@ def _skip(block, place, stop, scratch):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _field(block, start, stop, names, name_ends):  # type: ignore[no-untyped-def]
+def _field(block, start, stop, names, name_ends):
     """Which of the wanted names stands at block[start:stop], or -1."""
     for field in range(len(name_ends) - 1):
         length = name_ends[field + 1] - name_ends[field]
@@ -173,7 +173,7 @@ def _field(block, start, stop, names, name_ends):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True, cache=True)
-def scan_json_lines(block, names, name_ends, n_strings):  # type: ignore[no-untyped-def]
+def scan_json_lines(block, names, name_ends, n_strings):
     """Take the wanted fields out of every line of `block`.
 
     Args:

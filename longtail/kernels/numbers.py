@@ -8,7 +8,7 @@ EXACT = 1 << 53  # further digits cannot change a double
 
 
 @njit(nogil=True, cache=True)
-def parse_number(block, place, stop):  # type: ignore[no-untyped-def]
+def parse_number(block, place, stop):
     """(value, next place) of a JSON number at `place`; next place is -1 where there is none.
 
     The value is within a few units of a double's last place of Python's float(): exact once stored as float32.

@@ -9,7 +9,7 @@ from longtail.kernels.numbers import parse_number
 
 
 @njit(nogil=True, cache=True)
-def _integer(block, place, stop):  # type: ignore[no-untyped-def]
+def _integer(block, place, stop):
     """(value, next place) of digits that fit an int32; next place is -1 where there are none."""
     start = place
     value = 0
@@ -22,7 +22,7 @@ def _integer(block, place, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def scan_sparse_text(block, labels_first):  # type: ignore[no-untyped-def]
+def scan_sparse_text(block, labels_first):
     """Parse whole lines of `id:value id:value ...`; with `labels_first` each line opens with `l1,l2,l3` and a blank.
 
     A line with a fault is left empty and counted.
@@ -63,8 +63,8 @@ def scan_sparse_text(block, labels_first):  # type: ignore[no-untyped-def]
                 if place < 0:
                     good = False
                     break
-                if place < stop and block[place] == 58:  # the first feature of a line without labels, blank left out
-                    place = token
+                if place < stop and block[place] == 58 and label_at == label_ends[line]:
+                    place = token  # the first feature of a line without labels, blank left out
                     break
                 labels[label_at] = value
                 label_at += 1
@@ -82,7 +82,7 @@ def scan_sparse_text(block, labels_first):  # type: ignore[no-untyped-def]
                 good = False
                 break
             value, place = parse_number(block, place + 1, stop)
-            if place < 0 or (place < stop and block[place] != 32 and block[place] != 9) or not abs(value) <= 3.4028235e38:
+            if place < 0 or (place < stop and block[place] != 32 and block[place] != 9) or not abs(value) <= 3.40282356e38:
                 good = False
                 break
             ids[at] = number
@@ -101,4 +101,14 @@ def scan_sparse_text(block, labels_first):  # type: ignore[no-untyped-def]
                     fault_stop += 1
         start = next_line
     at = ends[n_lines]
-    return ids[:at].copy(), values[:at].copy(), ends, labels[: label_ends[n_lines]].copy(), label_ends, n_faults, fault_line, fault_start, fault_stop
+    return (
+        ids[:at].copy(),
+        values[:at].copy(),
+        ends,
+        labels[: label_ends[n_lines]].copy(),
+        label_ends,
+        n_faults,
+        fault_line,
+        fault_start,
+        fault_stop,
+    )

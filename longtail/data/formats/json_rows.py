@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ from scipy.sparse import csr_matrix
 from longtail.data.faults import Faults
 from longtail.data.files import Block, blocks, parse_blocks, shorten
 from longtail.data.matrices import join_csr
+from longtail.errors import SettingError
 from longtail.kernels.json_lines import scan_json_lines
 from longtail.values import Bytes, Offsets, Texts
 
 IDS, RELEVANCE = "target_ind", "target_rel"
+LARGEST = 3.40282356e38  # decimals up to here round to a finite float32
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class _Parsed:
 
 def read_json_rows(path: Path, fields: Sequence[str], encoding: str = "utf-8") -> JsonRows:
     """Read `fields` (the first is required) and the labels of every line."""
+    for name in fields:
+        if json.dumps(name, ensure_ascii=False) != f'"{name}"':
+            raise SettingError(f"field {name!r} holds a quote, a backslash or a control character; longtail reads fields without them.")
     names = [name.encode() for name in (*fields, IDS, RELEVANCE)]
     name_bytes = np.frombuffer(b"".join(names), np.uint8)
     name_ends = np.cumsum([0, *map(len, names)])
@@ -68,13 +73,13 @@ def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray
         rewritten = _judge_odd_lines(block, scanned[5], fields, faults)
         scanned = scan_json_lines(np.frombuffer(rewritten, np.uint8), names, name_ends, len(fields))
     strings, string_ends, ids, relevance, ends, _ = scanned
-    wrong = (ids != np.floor(ids)) | (ids < 0) | (ids > np.iinfo(np.int32).max) | ~(np.abs(relevance) <= np.finfo(np.float32).max)
+    wrong = (ids != np.floor(ids)) | (ids < 0) | (ids > np.iinfo(np.int32).max) | ~(np.abs(relevance) <= LARGEST)
     if wrong.any():
         for place in np.flatnonzero(wrong).tolist():
             line = int(np.searchsorted(ends, place, side="right")) - 1
             came = f"label {ids[place]:g} with relevance {relevance[place]:g}"
             faults.append(("label", block.line + line, f"{came}; wanted a whole number from 0 and a finite relevance."))
-        ids = np.where(wrong, 0, ids)
+        ids, relevance = np.where(wrong, 0, ids), np.where(wrong, 0, relevance)
     texts = [Texts(part[: end[-1]].copy(), end) for part, end in zip(strings, string_ends, strict=True)]
     return _Parsed(texts, ids.astype(np.int32), relevance.astype(np.float32), ends, faults)
 
@@ -88,14 +93,14 @@ def _judge_odd_lines(block: Block, odd: NDArray[np.bool_], fields: Sequence[str]
         except ValueError as fault:
             faults.append((type(fault).__name__ + str(fault)[:12], block.line + place, str(fault)))
             row = {fields[0]: ""}
-        lines[place] = json.dumps(row).encode()
+        lines[place] = json.dumps(row, ensure_ascii=False).encode()
     return b"\n".join(lines)
 
 
 def _plain_row(line: bytes, fields: Sequence[str]) -> dict[str, object]:
     shown = shorten(line.decode(errors="replace"))
     try:
-        row = json.loads(line)
+        row = json.loads(line.decode())  # of bytes, json would guess an encoding from zero bytes
     except (ValueError, RecursionError) as error:
         detail = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise ValueError(f"not JSON ({detail}): {shown!r}; wanted one object a line.") from error
@@ -105,14 +110,16 @@ def _plain_row(line: bytes, fields: Sequence[str]) -> dict[str, object]:
     for field in fields:
         value = row.get(field, "" if field != fields[0] else None)
         if not isinstance(value, str):
-            raise ValueError(f"field {field!r} is {'missing' if field not in row else repr(value)}; wanted a text. The line has: {', '.join(row)}.")
+            came = "missing" if field not in row else shorten(repr(value))
+            has = shorten(", ".join(map(repr, row)) or "none", 200)
+            raise ValueError(f"field {field!r} is {came}; wanted a text. Fields of the line: {has}.")
         plain[field] = Texts.of([value])[0]
     ids = row.get(IDS, [])
     relevance = row.get(RELEVANCE)
     if relevance is None:
         relevance = [1.0] * len(ids) if isinstance(ids, list) else []
     for name, values in ((IDS, ids), (RELEVANCE, relevance)):
-        if not isinstance(values, list) or not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
+        if not isinstance(values, list) or not all(map(_is_number, values)):
             raise ValueError(f"field {name!r} is {shorten(repr(values))}; wanted a list of finite numbers.")
     if len(ids) != len(relevance):
         raise ValueError(f"{len(ids)} entries in {IDS} but {len(relevance)} in {RELEVANCE}; wanted as many.")
@@ -120,5 +127,10 @@ def _plain_row(line: bytes, fields: Sequence[str]) -> dict[str, object]:
         if value != int(value) or not 0 <= value < 2**31:
             raise ValueError(f"label {value!r} in {IDS}; wanted a whole number from 0.")
     plain[IDS] = [int(value) for value in ids]
-    plain[RELEVANCE] = relevance
+    plain[RELEVANCE] = [float(value) for value in relevance]
     return plain
+
+
+def _is_number(value: object) -> bool:
+    # a whole number too large for a double is as far out of reach as infinity
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from longtail.data.faults import Faults
 from longtail.data.files import Block, blocks, existing, first_line, parse_blocks, shorten
 from longtail.data.filters import read_filters, write_filters
 from longtail.data.formats.base import Format, ReadOptions
+from longtail.data.formats.spans import one_line
 from longtail.data.lines import read_lines, write_lines
 from longtail.data.matrices import check_range, join_csr, tidy
 from longtail.errors import DataError
@@ -46,6 +46,8 @@ class XCSparse(Format):
         for split in (train, test):
             source = existing(path, *LABELS["train" if split is train else "test"], *SINGLE_FILE["train" if split is train else "test"])
             hint = f"{LABEL_TEXTS[0]} has {n_labels:,} lines." if label_texts is not None else ""
+            if split.labels.shape[1] > n_labels and not (split.labels.indices >= n_labels).any():
+                raise DataError(f"{source}: {split.labels.shape[1]:,} columns came; wanted at most {n_labels:,}. {hint}")
             check_range(source or path, split.labels, n_labels, hint, first_line=2)
             split.labels.resize(len(split), n_labels)
         feature_file = existing(path, *LABEL_FEATURES)
@@ -81,7 +83,12 @@ def _single(folder: Path, split: str) -> Path | None:
     if path is None:
         return None
     header = first_line(path).split()
-    return path if len(header) == 3 and all(part.isdigit() for part in header) else None
+    return path if len(header) == 3 and all(map(_is_size, header)) else None
+
+
+def _is_size(part: str) -> bool:
+    # str.isdigit alone takes digits such as '²', and int() refuses thousands of digits
+    return part.isascii() and part.isdigit() and len(part) <= 10 and int(part) < 2**31
 
 
 def _read_single(folder: Path, split: str, options: ReadOptions, notes: list[str]) -> Split:
@@ -104,7 +111,7 @@ def _read_parts(folder: Path, split: str, options: ReadOptions, notes: list[str]
     _note_repeats(notes, label_file, repeats)
     texts = read_lines(text_file, options.encoding) if text_file else None
     features = tidy(read_matrix(feature_file))[0] if feature_file else None
-    for path, n_rows in ((text_file, texts and len(texts)), (feature_file, features is not None and features.shape[0])):
+    for path, n_rows in ((text_file, texts is not None and len(texts)), (feature_file, features is not None and features.shape[0])):
         if path is not None and n_rows != labels.shape[0]:
             raise DataError(f"{path}: {n_rows or 0:,} rows came; wanted {labels.shape[0]:,}, as {label_file.name} has.")
     return Split(texts, labels, features=features)
@@ -122,10 +129,16 @@ def read_matrix(path: Path) -> csr_matrix:
 
 def _read_npz(path: Path) -> csr_matrix:
     try:
-        matrix = csr_matrix(load_npz(path)).astype(np.float32)
-        matrix.check_format()
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, NotImplementedError) as error:
-        raise DataError(f"{path}: not a sparse matrix ({error}); wanted a file written by scipy.sparse.save_npz.") from error
+        with open(path, "rb") as file:
+            loaded = load_npz(file)
+        if hasattr(loaded, "check_format"):
+            loaded.check_format(full_check=True)  # before the change to csr, which trusts the ids
+        if loaded.dtype.kind not in "biuf":
+            raise ValueError(f"its values are {loaded.dtype}")
+        with np.errstate(over="ignore"):  # what does not fit a float32 is counted below
+            matrix = csr_matrix(loaded).astype(np.float32)
+    except Exception as error:  # damaged bytes make zipfile, zlib, numpy and scipy raise many kinds
+        raise DataError(f"{path}: not a sparse matrix ({one_line(error)}); wanted a file written by scipy.sparse.save_npz.") from error
     if not np.isfinite(matrix.data).all():
         raise DataError(f"{path}: {np.count_nonzero(~np.isfinite(matrix.data)):,} values are not finite.")
     return matrix
@@ -135,7 +148,7 @@ def _read_text_matrix(path: Path, labels_first: bool) -> tuple[csr_matrix, csr_m
     """(pairs, labels) of a sparse text file; `labels` has no columns where labels do not stand first."""
     wanted = "rows features labels" if labels_first else "rows columns"
     header = first_line(path).split()
-    if len(header) != len(wanted.split()) or not all(part.isdigit() and int(part) < 2**31 for part in header):
+    if len(header) != len(wanted.split()) or not all(map(_is_size, header)):
         raise DataError(f"{path}:1: {shorten(' '.join(header))!r} came; wanted the header {wanted!r}.")
     n_rows, n_columns, n_labels = map(int, [*header, "0"][:3])
     faults = Faults(path)
@@ -177,4 +190,3 @@ def write_matrix(path: Path, matrix: csr_matrix) -> None:
         for row in range(matrix.shape[0]):
             part = slice(ends[row], ends[row + 1])
             file.write(" ".join(f"{column}:{value!s}" for column, value in zip(ids[part], values[part], strict=True)) + "\n")
-

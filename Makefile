@@ -1,0 +1,36 @@
+# Every command sets up what it needs: a virtual environment in .venv with the versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test slow lint docs bench clean
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: .venv/ready ## make .venv and install longtail with everything it can use
+
+.venv/ready: pyproject.toml constraints.txt scripts/setup
+	PYTHON=$(PYTHON) scripts/setup
+	@touch $@
+
+demo: setup ## build a real data set, describe it, predict with a baseline, print the metrics
+	scripts/demo
+
+test: setup ## run the tests (slow and gpu ones are left out)
+	$(BIN)/python -m pytest -n 2 -q
+
+slow: setup ## run the slow tests
+	$(BIN)/python -m pytest -q -m slow
+
+lint: setup ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: setup ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: setup ## run the benchmarks, peers beside them
+	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+clean: ## remove everything the commands made
+	rm -rf .venv build site

@@ -1,0 +1,282 @@
+"""The commands, in the order of the flow. Heavy modules are imported by the commands that need them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from longtail.errors import LongtailError, SettingError
+
+app = typer.Typer(
+    name="longtail",
+    help="Extreme multi-label classification of short text: pick the few right labels out of millions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+data_app = typer.Typer(help="Make or convert a data set.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+Data = Annotated[Path, typer.Argument(help="A folder or table in any known format.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="New folder to write.", show_default=False)]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="Column of the text, in a table.", show_default=False)]
+LabelsColumn = Annotated[str | None, typer.Option("--labels", help="Column of the labels, in a table.", show_default=False)]
+Separator = Annotated[str | None, typer.Option(help="Between labels in one cell.", show_default=False)]
+LabelTexts = Annotated[Path | None, typer.Option(help="File with the text of each label.", show_default=False)]
+Fields = Annotated[str, typer.Option(help="Fields of XC raw lines that make up the text, such as title,content.")]
+Encoding = Annotated[str, typer.Option(help="Of text files.")]
+TestShare = Annotated[float, typer.Option(help="Share to hold out where there is no test split.")]
+
+
+def main() -> None:
+    """Run the command line; every expected error is one line on stderr and exit code 2."""
+    try:
+        app()
+    except LongtailError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("longtail: interrupted; nothing half-written was left behind.\n")
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(0) from None
+    except OSError as error:
+        _fail(f"{error.filename or 'longtail'}: {error.strerror or error}.")
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"longtail: {message}\n")
+    raise SystemExit(2)
+
+
+def _show(content: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    Console(width=None if console.is_terminal else 140).print(content)
+
+
+def _read(path: Path, options: dict[str, Any]) -> Any:
+    from longtail.data.read import read
+
+    return read(path, fields=_fields(options.pop("fields", "title")), **options)
+
+
+def _fields(names: str) -> tuple[str, ...]:
+    return tuple(part for part in names.split(",") if part)
+
+
+@data_app.command()
+def debian(
+    out: Out,
+    task: Annotated[str, typer.Option(help="related (packages depended on together) or depends (what a package depends on).")] = "related",
+    index: Annotated[Path | None, typer.Option(help="A Packages file, instead of this machine's index.", show_default=False)] = None,
+    seed: Seed = 0,
+) -> None:
+    """Package descriptions of a Debian-like system's package index."""
+    from longtail.data.sources.debian import debian as build
+
+    _write(lambda: build(task=task, index=index, seed=seed), out)
+
+
+@data_app.command()
+def wordnet(
+    out: Out,
+    dictionary: Annotated[Path, typer.Option("--dict", help="Folder with data.noun, data.verb, ...")] = Path("/usr/share/wordnet"),
+    seed: Seed = 0,
+) -> None:
+    """Synset words and gloss -> related synsets, from a WordNet dict folder."""
+    from longtail.data.sources.wordnet import wordnet as build
+
+    _write(lambda: build(dictionary, seed=seed), out)
+
+
+@data_app.command()
+def man(
+    out: Out,
+    pages: Annotated[Path, typer.Option(help="Folder of manual pages, or of .deb files.")] = Path("/usr/share/man"),
+    seed: Seed = 0,
+) -> None:
+    """A manual page's title -> the pages under its SEE ALSO."""
+    from longtail.data.sources.man import man as build
+
+    _write(lambda: build(pages, seed=seed), out)
+
+
+@data_app.command()
+def synth(
+    out: Out,
+    like: Annotated[str | None, typer.Option(help="A known shape, such as LF-AmazonTitles-131K.", show_default=False)] = None,
+    train: Annotated[int | None, typer.Option(help="Training rows.", show_default=False)] = None,
+    test: Annotated[int | None, typer.Option(help="Test rows.", show_default=False)] = None,
+    labels: Annotated[int | None, typer.Option(help="Labels.", show_default=False)] = None,
+    labels_per_point: Annotated[float | None, typer.Option(help="Mean labels of a row.", show_default=False)] = None,
+    seed: Seed = 0,
+) -> None:
+    """A generated product catalogue of exactly a wanted shape."""
+    from longtail.data.files import new_folder
+    from longtail.data.synth import shape_of, write_synth
+
+    with new_folder(out) as folder:
+        made = write_synth(folder, shape_of(like, train, test, labels, labels_per_point), seed=seed)
+    typer.echo(str(made))
+    _next(out)
+
+
+@data_app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="Any known format.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="New folder to write.")],
+    to: Annotated[str, typer.Option(help="xc, sparse, pecos, fasttext or parquet.")] = "xc",
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """Read any format, write another."""
+    from longtail.data.convert import convert as rewrite
+
+    options: dict[str, Any] = dict(text=text, labels=labels, separator=separator, label_texts=label_texts, encoding=encoding)
+    for note in rewrite(source, target, to, fields=_fields(fields), test_share=test_share, seed=seed, **options):
+        sys.stderr.write(f"{note}\n")
+    _next(target)
+
+
+def _write(build: Any, out: Path) -> None:
+    from longtail.data.convert import write
+    from longtail.data.files import check_free
+
+    check_free(out)  # before the work, not after it
+    data = build()
+    for note in (*data.notes, *write(data, out, "xc")):
+        sys.stderr.write(f"{note}\n")
+    _next(out)
+
+
+def _next(out: Path) -> None:
+    typer.echo(f"Wrote {out}. Next: longtail check {out}")
+
+
+@app.command()
+def check(
+    data: Data,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the Zipf plot to this PNG.", show_default=False)] = None,
+    write_filters: Annotated[
+        Path | None, typer.Option(help="Write the data set under the XC protocol, with filter files, here.", show_default=False)
+    ] = None,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """Sizes, tail, leaks, what is wrong where."""
+    from longtail.data.describe import describe
+    from longtail.data.zipf import save_zipf
+    from longtail.tables import description_table
+
+    options = dict(text=text, labels=labels, separator=separator, label_texts=label_texts, fields=fields, encoding=encoding)
+    found = _read(data, options | dict(test_share=test_share, seed=seed))
+    seen = describe(found)
+    if json:
+        typer.echo(seen.to_json(), nl=False)
+    else:
+        _show(description_table(seen))
+    if plot:
+        save_zipf(plot, seen.name, seen.counts)
+        sys.stderr.write(f"Wrote {plot}.\n")
+    if write_filters:
+        from longtail.data.convert import write
+        from longtail.data.filters import apply_protocol
+
+        for note in write(apply_protocol(found), write_filters, "xc"):
+            sys.stderr.write(f"{note}\n")
+        sys.stderr.write(f"Wrote {write_filters} under the XC protocol. Next: longtail check {write_filters}\n")
+
+
+@app.command()
+def baseline(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .npz or .jsonl.")],
+    by: Annotated[str, typer.Option(help="Nearest labels, inputs, or both.")] = "both",
+    k: Annotated[int, typer.Option("-k", help="Places a row; leave room for the filter.")] = 100,
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """Predict the labels of the nearest texts by tf-idf: no training, a number to beat."""
+    from longtail.nearest import nearest_text
+    from longtail.predictions import write_predictions
+
+    if k < 1:
+        raise SettingError(f"-k is {k}; wanted at least 1.")
+    found = _read(data, dict(test_share=test_share, seed=seed))
+    write_predictions(out, nearest_text(found, by=by, k=min(k, found.n_labels)))
+    share = f" --test-share {test_share} --seed {seed}" if test_share else ""
+    typer.echo(f"Wrote {out}. Next: longtail evaluate {out} {data}{share}")
+
+
+@app.command()
+def evaluate(
+    predictions: Annotated[Path, typer.Argument(help="Predictions for the test rows: JSON lines or .npz.", show_default=False)],
+    data: Data,
+    out: Annotated[Path | None, typer.Option("--out", help="Write all metrics to this .json or .csv.", show_default=False)] = None,
+    against: Annotated[Path | None, typer.Option(help="Other predictions to compare with, by a paired test.", show_default=False)] = None,
+    ks: Annotated[str, typer.Option("-k", help="Places to measure at.")] = "1,3,5",
+    a: Annotated[float | None, typer.Option("-A", help="Propensity constant; known for public data sets.", show_default=False)] = None,
+    b: Annotated[float | None, typer.Option("-B", help="Propensity constant.", show_default=False)] = None,
+    no_filter: Annotated[bool, typer.Option(help="Leave the test filter aside.")] = False,
+    resamples: Annotated[int, typer.Option(help="For the bootstrap intervals; 0 for none.")] = 1000,
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """P, PSP, nDCG, PSnDCG, R, hits, coverage, macro-F1, by place and by label frequency."""
+    from longtail.evaluation import compare
+    from longtail.evaluation import evaluate as judge
+    from longtail.predictions import read_predictions
+    from longtail.tables import difference_table, evaluation_table
+
+    try:
+        places = [int(part) for part in ks.split(",")]
+    except ValueError:
+        raise SettingError(f"-k is {ks!r}; wanted places such as 1,3,5.") from None
+    found = read_predictions(predictions)
+    truth = _read(data, dict(test_share=test_share, seed=seed))
+    how: dict[str, Any] = dict(a=a, b=b, filtered=not no_filter, ks=places, resamples=resamples, seed=seed)
+    result = judge(found, truth, **how)
+    _show(evaluation_table(result))
+    if against:
+        other = judge(read_predictions(against), truth, **how)
+        _show(difference_table(against.name, predictions.name, compare(other, result, resamples=max(resamples, 1), seed=seed)))
+    if out:
+        result.save(out)
+        sys.stderr.write(f"Wrote {out}.\n")
+
+
+@app.command("list")
+def list_names(kind: Annotated[str, typer.Argument(help="What to list.")] = "formats") -> None:
+    """Names that may be typed, each with one line of what it is."""
+    from longtail.names import KINDS, describe_names
+
+    if kind not in KINDS:
+        from longtail.errors import UnknownName
+
+        raise UnknownName("kind of name", kind, KINDS)
+    for name, what in describe_names(kind):
+        typer.echo(f"{name:<28}{what}")
+
+
+if __name__ == "__main__":
+    main()
