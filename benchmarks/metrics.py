@@ -1,6 +1,6 @@
 """All metrics for 134,835 test rows x 100 predictions over 131,073 labels, beside napkinXC's functions.
 
-    python benchmarks/metrics.py [--rows N]         # rows given to napkinXC too; fewer rows for a quick look
+python benchmarks/metrics.py [--rows N]         # rows given to napkinXC too; fewer rows for a quick look
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading speed and memory beside a plain Python loop.
 
-    python benchmarks/read.py                       # generated data: 500,000 JSON lines, 2.25 M sparse rows
-    python benchmarks/read.py --folder DATA         # the JSON lines of a data set in the XC raw layout instead
+python benchmarks/read.py                       # generated data: 500,000 JSON lines, 2.25 M sparse rows
+python benchmarks/read.py --folder DATA         # the JSON lines of a data set in the XC raw layout instead
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def examples(page: str) -> list[Example]:
     """
     found = list(BLOCK.finditer(page))
     runnable = []
-    for block, after in zip(found, [*found[1:], None], strict=True):
+    for block, after in zip(found, [*found, None][1:], strict=True):
         if block["language"] in ("python", "sh"):
             shown = after if after and after["language"] == "text" and not page[block.end() : after.start()].strip() else None
             line = page.count("\n", 0, block.start()) + 1

@@ -67,7 +67,7 @@ def test_latin1(tmp_path: Path) -> None:
     [
         ('{"title": "x"', "trn.json:2: not JSON"),
         ("[1]", "trn.json:2: a JSON list came: '[1]'; wanted an object."),
-        ('{"name": "x"}', "trn.json:2: field 'title' is missing; wanted a text. The line has: name."),
+        ('{"name": "x"}', "trn.json:2: field 'title' is missing; wanted a text. Fields of the line: 'name'."),
         ('{"title": 3}', "trn.json:2: field 'title' is 3; wanted a text."),
         ('{"title": "x", "target_ind": [-1]}', "trn.json:2: label -1"),
         ('{"title": "x", "target_ind": [1.5]}', "trn.json:2: label 1.5"),

@@ -33,7 +33,7 @@ from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
 from longtail.data.files import shorten
-from longtail.data.matrices import tidy
+from longtail.data.matrices import tidy_labels
 from longtail.errors import DataError
 from longtail.values import Dataset, Split, Texts, labels_from_rows
 
@@ -220,10 +220,8 @@ def _split(labels: _Labels, known: Mapping[str, int], n_labels: int, hint: str, 
         faults.check()
     values = np.ones(len(ids), np.float32) if labels.relevance is None else np.array(labels.relevance, np.float32)
     shape = (len(part.texts), n_labels)
-    matrix, repeats = tidy(csr_matrix((values, ids, np.asarray(labels.ends)), shape=shape))
-    if repeats:
-        notes.append(f"{part.path.name}: {repeats:,} labels stood twice in a row and count once.")
-    return Split(part.texts, matrix, uids=part.uids)
+    matrix = csr_matrix((values, ids, np.asarray(labels.ends)), shape=shape)
+    return Split(part.texts, tidy_labels(matrix, part.path.name, notes), uids=part.uids)
 
 
 def pick(path: Path, names: Sequence[str], asked: str | None, usual: Sequence[str], option: str) -> str:

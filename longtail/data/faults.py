@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from longtail.data.files import shorten
 from longtail.errors import DataError
 
 
@@ -36,3 +37,10 @@ class Faults:
                 for kind, message in self._first.items()
             ]
             raise DataError(" | ".join(parts))
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of another library says, fit for one line of ours."""
+    said = " ".join(filter(None, map(str.strip, str(error).split("\n"))))
+    plain = "".join(part if part.isprintable() else repr(part)[1:-1] for part in said)
+    return shorten(plain or type(error).__name__, 200)

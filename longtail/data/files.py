@@ -8,7 +8,7 @@ import os
 import shutil
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,10 @@ from longtail.progress import progress
 from longtail.values import Bytes
 
 BLOCK_BYTES = 1 << 20  # parsed by one thread at a time; a few in flight with their output stay far below the result
+HEAD_BYTES = 1 << 16  # enough to recognise a file by
 BOM = b"\xef\xbb\xbf"
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -114,14 +116,14 @@ def _as_utf8(path: Path, data: bytes, line: int, encoding: str) -> bytes:
         raise SettingError(f"No encoding called {encoding!r}. Common ones: utf-8, latin-1, cp1252.") from error
 
 
-def parse_blocks(source: Iterator[Block], parse: Callable[[Block], T]) -> Iterator[T]:
-    """parse(block) for each block, in order, on all cores; `parse` spends its time in kernels that free the GIL."""
+def in_order(source: Iterable[S], work: Callable[[S], T]) -> Iterator[T]:
+    """work(item) for each item, in order, on all cores; `work` spends its time in kernels that free the GIL."""
     workers = os.cpu_count() or 1
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for block in source:
-                waiting.append(pool.submit(parse, block))
+            for item in source:
+                waiting.append(pool.submit(work, item))
                 if len(waiting) > workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -134,6 +136,20 @@ def parse_blocks(source: Iterator[Block], parse: Callable[[Block], T]) -> Iterat
 def first_line(path: Path) -> str:
     """The first line, without its line break, shortened to 10,000 bytes; bad bytes are replaced."""
     return next(_whole_lines(path), b"")[:10_000].decode(errors="replace").split("\n", 1)[0].rstrip("\r")
+
+
+def head(path: Path) -> bytes:
+    """The first 64 KB; nothing where they cannot be read, which reading will then say."""
+    try:
+        with open_bytes(path) as file:
+            return file.read(HEAD_BYTES).removeprefix(BOM)
+    except (EOFError, zlib.error, OSError):
+        return b""
+
+
+def head_lines(path: Path) -> list[bytes]:
+    """The first lines, without their line breaks; the last may be cut short."""
+    return [line.removesuffix(b"\r") for line in head(path).removesuffix(b"\n").split(b"\n")]
 
 
 def existing(folder: Path, *names: str) -> Path | None:

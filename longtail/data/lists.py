@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from longtail.data.files import shorten
-from longtail.data.matrices import tidy
+from longtail.data.matrices import tidy_labels
 from longtail.data.read import hold_out
 from longtail.errors import DataError
 from longtail.values import Dataset, Split, Texts, labels_from_rows
@@ -52,9 +52,7 @@ def from_lists(
     notes: list[str] = []
     splits = []
     for side_texts, side_labels, what in sides:
-        matrix, repeats = tidy(_matrix(side_labels, n_labels, places, what))
-        if repeats:
-            notes.append(f"{what}: {repeats:,} labels stood twice in a row and count once.")
+        matrix = tidy_labels(_matrix(side_labels, n_labels, places, what), what, notes)
         splits.append(Split(side_texts, matrix))
     if test is None:
         splits.append(Split(Texts.of([]), labels_from_rows([], n_labels)))

@@ -30,19 +30,12 @@ def tidy(matrix: csr_matrix) -> tuple[csr_matrix, int]:
     return csr_matrix(merged, shape=matrix.shape), repeats
 
 
-def join_csr(parts: list[tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]], n_columns: int) -> csr_matrix:
-    """Blocks of (ids, values, ends) to one matrix; frees each kind of part as it goes, so memory peaks at 1.5x the result."""
-    lengths = [np.diff(ends) for _, _, ends in parts]
-    indptr = np.concatenate([np.zeros(1, np.int64), *lengths])
-    np.cumsum(indptr, out=indptr)
-    all_ids = [ids for ids, _, _ in parts]
-    all_values = [values for _, values, _ in parts]
-    parts.clear()
-    ids = np.concatenate(all_ids) if all_ids else np.empty(0, np.int32)
-    all_ids.clear()
-    values = np.concatenate(all_values) if all_values else np.empty(0, np.float32)
-    all_values.clear()
-    return csr_matrix((values, ids, indptr), shape=(len(indptr) - 1, n_columns))
+def tidy_labels(labels: csr_matrix, source: str, notes: list[str]) -> csr_matrix:
+    """Tidy label rows that a user gave; a label that stood twice in a row is noted."""
+    labels, repeats = tidy(labels)
+    if repeats:
+        notes.append(f"{source}: {repeats:,} labels stood twice in a row and count once.")
+    return labels
 
 
 def pairs_to_csr(pairs: NDArray[np.int32], shape: tuple[int, int]) -> csr_matrix:
@@ -61,10 +54,10 @@ def csr_to_pairs(matrix: csr_matrix) -> NDArray[np.int32]:
 
 def check_range(path: Path, labels: csr_matrix, n_labels: int, hint: str, first_line: int = 1) -> None:
     """Raise where a label id has no label; every such line is counted."""
-    if labels.shape[1] <= n_labels:
+    outside = np.flatnonzero(labels.indices >= n_labels) if labels.shape[1] > n_labels else np.empty(0, np.int64)
+    if not len(outside):
         return
     faults = Faults(path)
-    outside = np.flatnonzero(labels.indices >= n_labels)
     rows = np.searchsorted(labels.indptr, outside, side="right") - 1
     wanted = f"outside 0..{n_labels - 1}" if n_labels else "given, but there are no labels"
     message = f"label {labels.indices[outside[0]]} is {wanted}. {hint}"

@@ -11,13 +11,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
-from longtail.data.files import BOM, blocks, existing, shorten
+from longtail.data.files import BOM, blocks, existing, head_lines, shorten
 from longtail.data.filters import read_filters
 from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.formats.pecos import LABELS, TEST, TRAIN, write_beside
-from longtail.data.formats.spans import head_lines, without_breaks
 from longtail.data.lines import read_lines
-from longtail.data.matrices import tidy
+from longtail.data.matrices import tidy_labels
+from longtail.data.spans import without_breaks
 from longtail.errors import DataError
 from longtail.values import Dataset, Split, Texts, labels_from_rows
 
@@ -110,10 +110,8 @@ def _split(lines: _Lines, known: dict[bytes, int], n_labels: int, hint: str, not
         faults = Faults(lines.path)
         faults.add("label", int(rows[0]) + 1, f"label {shorten(lines.names[unknown[0]].decode())!r} {hint}", len(rows))
         faults.check()
-    labels, repeats = tidy(csr_matrix((np.ones(len(ids), np.float32), ids, ends), shape=(len(lines.texts), n_labels)))
-    if repeats:
-        notes.append(f"{lines.path.name}: {repeats:,} labels stood twice in a row and count once.")
-    return Split(lines.texts, labels)
+    labels = csr_matrix((np.ones(len(ids), np.float32), ids, ends), shape=(len(lines.texts), n_labels))
+    return Split(lines.texts, tidy_labels(labels, lines.path.name, notes))
 
 
 def _write_split(path: Path, split: Split) -> list[str]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
-from longtail.data.files import Block, blocks, parse_blocks, shorten
-from longtail.data.matrices import join_csr
+from longtail.data.files import Block, blocks, in_order, shorten
+from longtail.data.growing import GrowingRows, GrowingTexts
 from longtail.errors import SettingError
 from longtail.kernels.json_lines import scan_json_lines
 from longtail.values import Bytes, Offsets, Texts
@@ -49,21 +49,16 @@ def read_json_rows(path: Path, fields: Sequence[str], encoding: str = "utf-8") -
     name_bytes = np.frombuffer(b"".join(names), np.uint8)
     name_ends = np.cumsum([0, *map(len, names)])
     faults = Faults(path)
-    strings: list[list[Texts]] = [[] for _ in fields]
-    pairs: list[tuple[NDArray[np.int32], NDArray[np.float32], Offsets]] = []
-    for parsed in parse_blocks(blocks(path, encoding), lambda block: _parse(block, fields, name_bytes, name_ends)):
+    strings = [GrowingTexts() for _ in fields]
+    labels = GrowingRows()
+    for parsed in in_order(blocks(path, encoding), lambda block: _parse(block, fields, name_bytes, name_ends)):
         for kind, line, message in parsed.faults:
             faults.add(kind, line, message)
         for column, part in zip(strings, parsed.strings, strict=True):
-            column.append(part)
-        pairs.append((parsed.ids, parsed.relevance, parsed.ends))
+            column.add(part)
+        labels.add(parsed.ids, parsed.relevance, parsed.ends)
     faults.check()
-    n_columns = max((int(ids.max()) + 1 for ids, _, _ in pairs if len(ids)), default=0)
-    joined = []
-    for column in strings:
-        joined.append(Texts.join(column))
-        column.clear()
-    return JsonRows(joined, join_csr(pairs, n_columns))
+    return JsonRows([column.done() for column in strings], labels.done())
 
 
 def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray[np.int64]) -> _Parsed:
@@ -80,7 +75,7 @@ def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray
             came = f"label {ids[place]:g} with relevance {relevance[place]:g}"
             faults.append(("label", block.line + line, f"{came}; wanted a whole number from 0 and a finite relevance."))
         ids, relevance = np.where(wrong, 0, ids), np.where(wrong, 0, relevance)
-    texts = [Texts(part[: end[-1]].copy(), end) for part, end in zip(strings, string_ends, strict=True)]
+    texts = [Texts(part[: end[-1]], end) for part, end in zip(strings, string_ends, strict=True)]
     return _Parsed(texts, ids.astype(np.int32), relevance.astype(np.float32), ends, faults)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
@@ -14,7 +13,8 @@ from longtail.data.filters import write_filters
 from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.formats.rows import PARQUET_ENDINGS, parquet_faults, pyarrow_parquet
 from longtail.data.formats.table import is_table, read_tables, with_filters
-from longtail.data.matrices import check_range, join_csr, tidy
+from longtail.data.growing import GrowingRows
+from longtail.data.matrices import check_range, tidy_labels
 from longtail.errors import DataError
 from longtail.values import Dataset, Offsets, Split, Texts, labels_from_rows
 
@@ -124,7 +124,7 @@ def _read_own(path: Path) -> Dataset:
 
 def _read_split(path: Path, n_labels: int, notes: list[str]) -> Split:
     uids, texts = [], []
-    parts: list[tuple[NDArray[np.int32], NDArray[np.float32], Offsets]] = []
+    faults, row, pairs = Faults(path), 1, GrowingRows()
     with parquet_faults(path), pyarrow_parquet().ParquetFile(path) as file:
         kinds = file.schema_arrow.types
         for batch in file.iter_batches(GROUP_ROWS):
@@ -133,24 +133,18 @@ def _read_split(path: Path, n_labels: int, notes: list[str]) -> Split:
             (ids, ends), (values, value_ends) = _lists(batch.column(2)), _lists(batch.column(3))
             if not np.array_equal(ends, value_ends):
                 raise ValueError("labels and relevance differ in length")
-            parts.append((ids, values, ends))
+            wrong = np.flatnonzero((ids < 0) | ~np.isfinite(values))
+            if len(wrong):
+                rows = np.unique(np.searchsorted(ends, wrong, side="right") - 1)
+                came = f"label {ids[wrong[0]]} with relevance {values[wrong[0]]:g}"
+                faults.add("label", row + int(rows[0]), f"{came}; wanted a whole number from 0 and a finite relevance.", len(rows))
+            row += len(ends) - 1
+            pairs.add(ids, values, ends)
         split_uids, split_texts = _texts(kinds[0], uids), _texts(kinds[1], texts)
-    faults = Faults(path)
-    row = 1
-    for ids, values, ends in parts:
-        wrong = np.flatnonzero((ids < 0) | ~np.isfinite(values))
-        if len(wrong):
-            rows = np.unique(np.searchsorted(ends, wrong, side="right") - 1)
-            came = f"label {ids[wrong[0]]} with relevance {values[wrong[0]]:g}"
-            faults.add("label", row + int(rows[0]), f"{came}; wanted a whole number from 0 and a finite relevance.", len(rows))
-        row += len(ends) - 1
     faults.check()
-    n_columns = max([n_labels, *(int(ids.max()) + 1 for ids, _, _ in parts if len(ids))])
-    labels = join_csr(parts, n_columns)
+    labels = pairs.done(max(n_labels, pairs.n_columns))
     check_range(path, labels, n_labels, f"{LABELS} has {n_labels:,} rows.")
-    labels, repeats = tidy(labels)
-    if repeats:
-        notes.append(f"{path.name}: {repeats:,} labels stood twice in a row and count once.")
+    labels = tidy_labels(labels, path.name, notes)
     return Split(split_texts if split_texts is not None else Texts.of([""] * labels.shape[0]), labels, uids=split_uids)
 
 

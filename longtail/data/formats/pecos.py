@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
-from longtail.data.files import Block, blocks, existing, parse_blocks, shorten
+from longtail.data.files import HEAD_BYTES, Block, blocks, existing, head_lines, in_order, shorten
 from longtail.data.filters import read_filters, write_filters
 from longtail.data.formats.base import Format, ReadOptions
-from longtail.data.formats.spans import HEAD_BYTES, cut, head_lines, line_spans, without_breaks
+from longtail.data.growing import GrowingRows, GrowingTexts
 from longtail.data.lines import read_lines, write_lines
-from longtail.data.matrices import check_range, join_csr, tidy
+from longtail.data.matrices import check_range, tidy_labels
+from longtail.data.spans import cut, line_spans, without_breaks
 from longtail.errors import DataError
 from longtail.kernels.sparse_text import scan_sparse_text
 from longtail.values import Bytes, Dataset, Offsets, Split, Texts, labels_from_rows
@@ -99,19 +100,14 @@ def _write_split(path: Path, split: Split) -> list[str]:
 
 def _read_split(path: Path, encoding: str, notes: list[str]) -> Split:
     faults = Faults(path)
-    texts: list[Texts] = []
-    pairs: list[tuple[NDArray[np.int32], NDArray[np.float32], Offsets]] = []
-    for part, ids, values, ends, found in parse_blocks(blocks(path, encoding), _parse):
+    texts, pairs = GrowingTexts(), GrowingRows()
+    for part, ids, values, ends, found in in_order(blocks(path, encoding), _parse):
         for kind, line, message, count in found:
             faults.add(kind, line, message, count)
-        texts.append(part)
-        pairs.append((ids, values, ends))
+        texts.add(part)
+        pairs.add(ids, values, ends)
     faults.check()
-    n_columns = max((int(ids.max()) + 1 for ids, _, _ in pairs if len(ids)), default=0)
-    labels, repeats = tidy(join_csr(pairs, n_columns))
-    if repeats:
-        notes.append(f"{path.name}: {repeats:,} labels stood twice in a row and count once.")
-    return Split(Texts.join(texts), labels)
+    return Split(texts.done(), tidy_labels(pairs.done(), path.name, notes))
 
 
 def _with_columns(matrix: csr_matrix, n_columns: int) -> csr_matrix:

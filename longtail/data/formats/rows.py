@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longtail.data.faults import Faults
-from longtail.data.files import blocks, shorten
-from longtail.data.formats.spans import head, one_line
+from longtail.data.faults import Faults, one_line
+from longtail.data.files import blocks, head, shorten
 from longtail.errors import DataError, MissingExtra, SettingError
 
 TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")

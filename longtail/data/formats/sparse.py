@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
-from longtail.data.faults import Faults
-from longtail.data.files import Block, blocks, existing, first_line, parse_blocks, shorten
+from longtail.data.faults import Faults, one_line
+from longtail.data.files import Block, blocks, existing, first_line, in_order, shorten
 from longtail.data.filters import read_filters, write_filters
 from longtail.data.formats.base import Format, ReadOptions
-from longtail.data.formats.spans import one_line
+from longtail.data.growing import GrowingRows
 from longtail.data.lines import read_lines, write_lines
-from longtail.data.matrices import check_range, join_csr, tidy
+from longtail.data.matrices import check_range, tidy, tidy_labels
 from longtail.errors import DataError
 from longtail.kernels.sparse_text import scan_sparse_text
 from longtail.values import Dataset, Offsets, Split, Texts
@@ -96,9 +96,7 @@ def _read_single(folder: Path, split: str, options: ReadOptions, notes: list[str
     if path is None:
         return Split(None, csr_matrix((0, 0), dtype=np.float32))
     features, labels = _read_text_matrix(path, labels_first=True)
-    labels, repeats = tidy(labels)
-    _note_repeats(notes, path, repeats)
-    return Split(None, labels, features=tidy(features)[0])
+    return Split(None, tidy_labels(labels, path.name, notes), features=tidy(features)[0])
 
 
 def _read_parts(folder: Path, split: str, options: ReadOptions, notes: list[str]) -> Split:
@@ -107,19 +105,13 @@ def _read_parts(folder: Path, split: str, options: ReadOptions, notes: list[str]
     feature_file = existing(folder, *FEATURES[split])
     if label_file is None:
         return Split(Texts.of([]), csr_matrix((0, 0), dtype=np.float32))
-    labels, repeats = tidy(read_matrix(label_file))
-    _note_repeats(notes, label_file, repeats)
+    labels = tidy_labels(read_matrix(label_file), label_file.name, notes)
     texts = read_lines(text_file, options.encoding) if text_file else None
     features = tidy(read_matrix(feature_file))[0] if feature_file else None
     for path, n_rows in ((text_file, texts is not None and len(texts)), (feature_file, features is not None and features.shape[0])):
         if path is not None and n_rows != labels.shape[0]:
             raise DataError(f"{path}: {n_rows or 0:,} rows came; wanted {labels.shape[0]:,}, as {label_file.name} has.")
     return Split(texts, labels, features=features)
-
-
-def _note_repeats(notes: list[str], path: Path, repeats: int) -> None:
-    if repeats:
-        notes.append(f"{path.name}: {repeats:,} labels stood twice in a row and count once.")
 
 
 def read_matrix(path: Path) -> csr_matrix:
@@ -152,20 +144,19 @@ def _read_text_matrix(path: Path, labels_first: bool) -> tuple[csr_matrix, csr_m
         raise DataError(f"{path}:1: {shorten(' '.join(header))!r} came; wanted the header {wanted!r}.")
     n_rows, n_columns, n_labels = map(int, [*header, "0"][:3])
     faults = Faults(path)
-    pairs: list[tuple[NDArray[np.int32], NDArray[np.float32], Offsets]] = []
-    labels: list[tuple[NDArray[np.int32], NDArray[np.float32], Offsets]] = []
+    pairs, labels = GrowingRows(), GrowingRows()
     form = "l1,l2 id:value ..." if labels_first else "id:value pairs"
-    for block, parsed in parse_blocks(blocks(path, skip_lines=1), lambda block: (block, scan_sparse_text(block.array, labels_first))):
+    for block, parsed in in_order(blocks(path, skip_lines=1), lambda block: (block, scan_sparse_text(block.array, labels_first))):
         ids, values, ends, label_ids, label_ends, n_faults, line, start, stop = parsed
         if n_faults:
             came = shorten(block.bytes[start:stop].decode(errors="replace"))
             faults.add("form", block.line + line, f"{came!r} came; wanted {form}.", n_faults)
         _check_columns(faults, block, ids, ends, n_columns, "id")
         _check_columns(faults, block, label_ids, label_ends, n_labels, "label")
-        pairs.append((ids, values, ends))
-        labels.append((label_ids, np.ones(len(label_ids), np.float32), label_ends))
+        pairs.add(ids, values, ends)
+        labels.add(label_ids, np.ones(len(label_ids), np.float32), label_ends)
     faults.check()
-    matrix, label_matrix = join_csr(pairs, n_columns), join_csr(labels, n_labels)
+    matrix, label_matrix = pairs.done(n_columns), labels.done(n_labels)
     if matrix.shape[0] != n_rows:
         raise DataError(f"{path}: {matrix.shape[0]:,} lines came after the header; wanted {n_rows:,}, as the header says.")
     return matrix, label_matrix

@@ -13,7 +13,7 @@ from longtail.data.files import existing
 from longtail.data.filters import read_filters, write_filters
 from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.formats.json_rows import IDS, RELEVANCE, read_json_rows
-from longtail.data.matrices import check_range, tidy
+from longtail.data.matrices import check_range, tidy_labels
 from longtail.errors import DataError
 from longtail.values import Dataset, Split, Texts
 
@@ -85,10 +85,7 @@ def _split(path: Path, options: ReadOptions, n_labels: int, label_file: Path | N
     if label_file:
         check_range(path, labels, n_labels, f"Label ids count the lines of {label_file.name} from 0.")
         labels.resize(labels.shape[0], n_labels)
-    labels, repeats = tidy(labels)
-    if repeats:
-        notes.append(f"{path.name}: {repeats:,} labels stood twice in a row and count once.")
-    return Split(texts, labels, uids=uids)
+    return Split(texts, tidy_labels(labels, path.name, notes), uids=uids)
 
 
 def write_rows(path: Path, split: Split, prefix: str) -> None:

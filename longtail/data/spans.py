@@ -1,31 +1,12 @@
-"""What the readers of lines and tables share: first lines, spans of bytes, texts without line breaks, foreign errors in one line."""
+"""Spans of bytes: lines and pieces of lines as texts, and texts without line breaks."""
 
 from __future__ import annotations
 
-import zlib
-from pathlib import Path
-
 import numpy as np
 
-from longtail.data.files import BOM, open_bytes, shorten
 from longtail.values import Bytes, Offsets, Texts
 
-HEAD_BYTES = 1 << 16
 LINE_BREAKS = np.frombuffer(b"\n\r", np.uint8)
-
-
-def head(path: Path) -> bytes:
-    """The first 64 KB, to recognise a file by; nothing where they cannot be read, which reading will then say."""
-    try:
-        with open_bytes(path) as file:
-            return file.read(HEAD_BYTES).removeprefix(BOM)
-    except (EOFError, zlib.error, OSError):
-        return b""
-
-
-def head_lines(path: Path) -> list[bytes]:
-    """The first lines, without their line breaks; the last may be cut short."""
-    return [line.removesuffix(b"\r") for line in head(path).removesuffix(b"\n").split(b"\n")]
 
 
 def line_spans(data: Bytes) -> tuple[Offsets, Offsets]:
@@ -54,10 +35,3 @@ def without_breaks(texts: Texts, file: str) -> tuple[Texts, list[str]]:
     changed = len(np.unique(np.searchsorted(texts.offsets, np.flatnonzero(inside), side="right")))
     buffer = np.where(inside, np.uint8(32), texts.buffer)
     return Texts(buffer, texts.offsets), [f"{file}: line breaks in {changed:,} texts became blanks."]
-
-
-def one_line(error: BaseException) -> str:
-    """What an error of another library says, fit for one line of ours."""
-    said = " ".join(filter(None, map(str.strip, str(error).split("\n"))))
-    plain = "".join(part if part.isprintable() else repr(part)[1:-1] for part in said)
-    return shorten(plain or type(error).__name__, 200)
