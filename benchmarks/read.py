@@ -98,9 +98,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.contender:
         if options.contender.startswith("longtail"):  # compiled and cached before the clock runs
-            empty = Path(tempfile.mkdtemp()) / "empty.txt"
-            empty.write_text("0 0\n" if "sparse" in options.contender else "")
-            CONTENDERS[options.contender](empty)
+            with tempfile.TemporaryDirectory() as folder:
+                small = Path(folder) / "small.txt"
+                small.write_text("1 1\n0:1\n" if "sparse" in options.contender else '{"title": "é"}\n')
+                CONTENDERS[options.contender](small)
         contend(lambda: CONTENDERS[options.contender](options.path), result_bytes)
         return
     with tempfile.TemporaryDirectory() as folder:

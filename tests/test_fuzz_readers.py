@@ -28,7 +28,7 @@ from longtail.data.formats.xc import XCRaw
 from longtail.data.lists import from_lists
 from longtail.data.read import read
 from longtail.errors import DataError, LongtailError
-from longtail.kernels.sparse_text import scan_sparse_text
+from longtail.kernels.sparse_text import scan_sparse_text, sparse_scratch
 from longtail.values import Dataset, Texts
 
 RAW = b'{"uid": "u", "title": "mario \\u00e9", "target_ind": [0, 2], "target_rel": [1.0, 0.5]}\n{"title": "", "target_ind": []}\n'
@@ -465,7 +465,7 @@ def test_sparse_text_against_split(labels_first: bool, drawn: list[tuple[list[tu
     content = "\n".join(lines) + ("\n" if ends_in_break and lines else "")
     wanted = [naive_line(line, labels_first) for line in (lines if ends_in_break or not lines or lines[-1] else lines[:-1])]
     ids, values, ends, labels, label_ends, n_faults, fault_line, _, _ = scan_sparse_text(
-        np.frombuffer(content.encode(), np.uint8), labels_first
+        np.frombuffer(content.encode(), np.uint8), labels_first, *sparse_scratch(len(content.encode()))
     )
     assert len(ends) - 1 == len(label_ends) - 1 == len(wanted)
     faulty = [line for line, row in enumerate(wanted) if row is None]

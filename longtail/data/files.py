@@ -17,6 +17,7 @@ from typing import IO, TypeVar, cast
 import numpy as np
 
 from longtail.errors import DataError, SettingError
+from longtail.kernels.utf8 import first_invalid
 from longtail.progress import progress
 from longtail.values import Bytes
 
@@ -35,6 +36,7 @@ class Block:
     path: Path
     line: int
     bytes: bytes
+    share: float  # of the file that has been read up to the end of this block
 
     @property
     def array(self) -> Bytes:
@@ -60,53 +62,57 @@ def open_bytes(path: Path) -> IO[bytes]:
 def blocks(path: Path, encoding: str = "utf-8", skip_lines: int = 0) -> Iterator[Block]:
     """The file as UTF-8 blocks of whole lines, each at most a line longer than BLOCK_BYTES."""
     line = 1
-    for data in _whole_lines(path):
+    for data, share in _whole_lines(path):
         while skip_lines and data:  # a header line, read apart
             data = data.partition(b"\n")[2]
             line += 1
             skip_lines -= 1
         if data:
-            yield Block(path, line, _as_utf8(path, data, line, encoding))
+            yield Block(path, line, _as_utf8(path, data, line, encoding), share)
             line += data.count(b"\n")
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    held: list[bytes] = []  # the beginning of a line whose end has not been read yet
-    with open_bytes(path) as file, progress(f"Reading {path.name}", path.stat().st_size, "bytes") as advance:
+def _whole_lines(path: Path) -> Iterator[tuple[bytes, float]]:
+    """Blocks of whole lines, and the share of the file read with each."""
+    size = path.stat().st_size
+    buffer = bytearray(BLOCK_BYTES)  # filled again and again; only whole lines are copied out of it
+    held = 0  # bytes at its start that begin a line whose end has not been read yet
+    with open_bytes(path) as file, progress(f"Reading {path.name}", size, "bytes") as advance:
         compressed = getattr(file, "fileobj", None) or file
-        before = 0
-        while read := _read(file, path):
-            advance(compressed.tell() - before)
-            if before == 0:
-                read = read.removeprefix(BOM)
-            before = compressed.tell()
-            end = read.rfind(b"\n") + 1
+        position = 0
+        while read := _read_into(buffer, held, file, path):
+            advance(compressed.tell() - position)
+            if position == 0 and buffer.startswith(BOM):
+                del buffer[: len(BOM)]
+                read -= len(BOM)
+            position = compressed.tell()
+            filled = held + read
+            end = buffer.rfind(b"\n", held, filled) + 1
             if end:
-                yield b"".join([*held, read[:end]])
-                held = []
-            if end < len(read):
-                held.append(read[end:])
+                yield bytes(memoryview(buffer)[:end]), min(position / size, 1.0)
+                buffer[: filled - end] = buffer[end:filled]
+            held = filled - end
+            if held == len(buffer):
+                buffer.extend(bytes(len(buffer)))  # a line longer than the buffer
         if held:
-            yield b"".join(held)
+            yield bytes(memoryview(buffer)[:held]), 1.0
 
 
-def _read(file: IO[bytes], path: Path) -> bytes:
+def _read_into(buffer: bytearray, start: int, file: IO[bytes], path: Path) -> int:
     try:
-        return file.read(BLOCK_BYTES)
+        with memoryview(buffer) as view:
+            return int(file.readinto(view[start:]))  # type: ignore[attr-defined]
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path}: the gzip data is damaged or cut short ({error}). Fetch or write the file again.") from error
 
 
 def _as_utf8(path: Path, data: bytes, line: int, encoding: str) -> bytes:
     if encoding == "utf-8":
-        if data.isascii():
-            return data
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            bad = line + data.count(b"\n", 0, error.start)
-            came = data[error.start : error.start + 4].hex(" ")
-            raise DataError(f"{path}:{bad}: bytes {came} are not UTF-8. A Latin-1 file is read with encoding='latin-1'.") from error
+        wrong = -1 if data.isascii() else first_invalid(np.frombuffer(data, np.uint8))
+        if wrong >= 0:
+            bad = line + data.count(b"\n", 0, wrong)
+            came = data[wrong : wrong + 4].hex(" ")
+            raise DataError(f"{path}:{bad}: bytes {came} are not UTF-8. A Latin-1 file is read with encoding='latin-1'.")
         return data
     try:
         return data.decode(encoding).encode()
@@ -135,7 +141,7 @@ def in_order(source: Iterable[S], work: Callable[[S], T]) -> Iterator[T]:
 
 def first_line(path: Path) -> str:
     """The first line, without its line break, shortened to 10,000 bytes; bad bytes are replaced."""
-    return next(_whole_lines(path), b"")[:10_000].decode(errors="replace").split("\n", 1)[0].rstrip("\r")
+    return next(_whole_lines(path), (b"", 1.0))[0][:10_000].decode(errors="replace").split("\n", 1)[0].rstrip("\r")
 
 
 def head(path: Path) -> bytes:

@@ -16,7 +16,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Texts:
     """Each line as a text; the last may lack its line break. A carriage return before the line break is dropped."""
     texts = GrowingTexts()
     for block in blocks(path, encoding):
-        texts.add(cut(block.array, *line_spans(block.array)))
+        texts.add(cut(block.array, *line_spans(block.array)), block.share)
     return texts.done()
 
 

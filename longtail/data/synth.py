@@ -32,6 +32,9 @@ BLOCK_ROWS = 16_384  # one gzip member each; rows with very many labels come in 
 BLOCK_PAIRS = 500_000
 GZIP_LEVEL = 1  # the numbers of labels hardly shrink more at higher levels
 
+FAM = 2.5
+FAMILIES_EACH = 5
+MOST_FAMILY = 200
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -171,14 +174,24 @@ class _Catalogue:
 
     def rows(self, test: bool, first: int, stop: int) -> _Rows:
         order = (self.test_order if test else self.train_order)[first:stop]
-        ids, ends, focus, own, reciprocal_rows, reciprocal_ids = kernels.draw_rows(self.plan, test, order)
+        labels, reciprocal, ends, focus, own = kernels.draw_rows(self.plan, test, order)
         numbers = np.arange(first, stop)
         serials = np.where(own, -1, numbers + (self.shape.train if test else 0))
         titles = Texts(*kernels.make_titles(self.plan, self.words, focus, serials))
-        rows = np.concatenate([numbers[own], reciprocal_rows.astype(np.int64) + first])
-        labels = np.concatenate([self.plan.label_ids[focus[own]], reciprocal_ids])
-        sorted_pairs = np.column_stack([rows, labels])[np.lexsort((labels, rows))].astype(np.int32)
-        return _Rows(titles, ids, ends, sorted_pairs, int(own.sum()))
+        drawn = self._sortable(np.repeat(numbers, np.diff(ends)), labels)
+        kept = np.sort(drawn[~reciprocal])
+        filtered = np.sort(np.concatenate([self._sortable(numbers[own], focus[own]), drawn[reciprocal]]))
+        return _Rows(
+            titles,
+            ids=(kept % self.shape.labels).astype(np.int32),
+            ends=np.searchsorted(kept, np.arange(first, stop + 1) * self.shape.labels),
+            filter=np.column_stack(np.divmod(filtered, self.shape.labels)).astype(np.int32),
+            n_pages=int(own.sum()),
+        )
+
+    def _sortable(self, rows: NDArray[np.int64], labels: Ints) -> NDArray[np.int64]:
+        """Each pair of a row and a label's place as one number, in the order of the file."""
+        return rows * self.shape.labels + self.plan.label_ids[labels]
 
     def label_titles(self, first: int, stop: int) -> Texts:
         places = self.label_order[first:stop]
@@ -194,11 +207,14 @@ def _catalogue(shape: Shape, seed: int) -> _Catalogue:
     # any whole number is a seed; its lower 64 bits count
     mixed = np.uint64(seed & (2**64 - 1))
     n_labels = shape.labels
-    niche_size = int(min(max(10 * shape.labels_per_point, 16), 120))
-    n_niches = max(1, n_labels // niche_size)
+    n_groups = max(1, int(n_labels / (FAM * shape.labels_per_point)))
+    train_ends = kernels.long_tailed_ends(mixed, kernels.TRAIN_SIZE, shape.train, n_groups, shape.pairs, n_labels)
+    test_pairs = round(shape.test * shape.labels_per_point)
+    test_ends = kernels.long_tailed_ends(mixed, kernels.TEST_SIZE, shape.test, n_groups, test_pairs, n_labels)
+    family_ends = _families(train_ends, n_groups, n_labels)
+    n_families = len(family_ends) - 1
+    n_niches = max(1, n_families // FAMILIES_EACH)
     words = shop_words(brands_each=min(max(n_labels // 5000, 8), 500))
-    niche_ends = kernels.long_tailed_ends(mixed, kernels.NICHE_SIZE, n_niches, n_labels, min(4 * niche_size, n_labels))
-    niche_of = np.repeat(np.arange(n_niches, dtype=np.int32), np.diff(niche_ends))
     leaves_each = LOOKS_EACH * words.n_uses
     n_products = N_DEPARTMENTS * PRODUCTS_EACH
     niche_leaf, niche_mark, product_ends = _spread(n_niches, n_products, leaves_each)
@@ -208,30 +224,42 @@ def _catalogue(shape: Shape, seed: int) -> _Catalogue:
     serials = 9000 * 26**2
     while serials < shape.train + shape.test:
         serials *= 26
-    test_pairs = round(shape.test * shape.labels_per_point)
     plan = kernels.Plan(
         seed=mixed,
         n_labels=n_labels,
         n_pairs=shape.pairs,
-        train_ends=kernels.long_tailed_ends(mixed, kernels.TRAIN_SIZE, shape.train, shape.pairs, n_labels),
-        test_ends=kernels.long_tailed_ends(mixed, kernels.TEST_SIZE, shape.test, test_pairs, n_labels),
-        niche_of=niche_of,
-        niche_ends=niche_ends,
+        train_ends=train_ends,
+        test_ends=test_ends,
+        family_of=np.repeat(np.arange(n_families, dtype=np.int32), np.diff(family_ends)),
+        family_ends=family_ends,
         niche_leaf=niche_leaf,
         niche_mark=niche_mark,
         product_ends=product_ends,
-        popular=np.lexsort((kernels.hashes(mixed, kernels.POPULAR, n_labels), niche_of)).astype(np.int32),
         label_ids=label_ids,
-        page_at=np.full(n_labels, -1, np.int32),
+        train_page=np.full(shape.train, -1, np.int32),
+        test_page=np.full(shape.test, -1, np.int32),
+        page_of=np.full(n_labels, -1, np.int32),
         products_each=PRODUCTS_EACH,
         leaves_each=leaves_each,
         n_heads=min(int(shape.labels_per_point), 64),  # else longer rows would all hold one label
         serials=serials,
     )
-    kernels.place_pages(plan)
+    kernels.place_pages(plan, False)
+    kernels.place_pages(plan, True)
     train_order = _shuffled(mixed, kernels.TRAIN_ORDER, shape.train)
     test_order = _shuffled(mixed, kernels.TEST_ORDER, shape.test)
     return _Catalogue(shape, plan, words, train_order, test_order, label_order)
+
+
+def _families(train_ends: Offsets, n_groups: int, n_labels: int) -> Offsets:
+    """Ends of families of labels: those that stand along one group of training rows, in parts where they are very many."""
+    n = len(train_ends) - 1
+    starts = -(-np.arange(n_groups + 1) * n // n_groups)  # the first row of each group
+    ends = np.unique(-(-train_ends[starts] * n_labels // train_ends[-1]))
+    parts = -(-np.diff(ends) // MOST_FAMILY)
+    part = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    split = np.repeat(ends[:-1], parts) + part * np.repeat(np.diff(ends), parts) // np.repeat(parts, parts)
+    return np.append(split, n_labels)
 
 
 def _spread(n_niches: int, n_products: int, leaves_each: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -172,30 +172,34 @@ def _field(block, start, stop, names, name_ends):
     return -1
 
 
+def json_scratch(n_strings, size):
+    """Arrays for scan_json_lines to write a block of `size` bytes into; unescaping never makes a string longer."""
+    numbers = size // 2 + 1  # a number takes at least its digit and a comma
+    return np.empty((n_strings, size), np.uint8), np.empty(size, np.uint8), np.empty(numbers), np.empty(numbers)
+
+
 @njit(nogil=True, cache=True)
-def scan_json_lines(block, names, name_ends, n_strings):
+def scan_json_lines(block, names, name_ends, strings, scratch, ids, relevance):
     """Take the wanted fields out of every line of `block`.
 
     Args:
         block: (n,) uint8, whole lines.
-        names, name_ends: the wanted field names in one buffer: first the `n_strings` string fields, the first of which
-            every line must have, then the field of label ids, then the field of their relevance.
+        names, name_ends: the wanted field names in one buffer: first the string fields, of which every line must have
+            the first, then the field of label ids, then the field of their relevance.
+        strings, scratch, ids, relevance: where to write, from json_scratch.
 
     Returns:
-        strings (n_strings, n) uint8 and their ends per line (n_strings, n_lines + 1); ids and relevance (n_pairs,)
-        float64 and their ends per line (n_lines + 1,); odd (n_lines,) bool: lines that Python must judge.
+        Ends of the strings per line (n_strings, n_lines + 1); ends of ids and relevance per line (n_lines + 1,); odd
+        (n_lines,) bool: lines that Python must judge.
     """
+    n_strings = len(strings)
     n_lines = 0
     for c in block:
         if c == 10:
             n_lines += 1
     if len(block) and block[-1] != 10:
         n_lines += 1
-    strings = np.empty((n_strings, len(block)), np.uint8)
-    scratch = np.empty(len(block), np.uint8)
     string_ends = np.zeros((n_strings, n_lines + 1), np.int64)
-    ids = np.empty(len(block) // 2 + 1, np.float64)
-    relevance = np.empty(len(block) // 2 + 1, np.float64)
     ends = np.zeros(n_lines + 1, np.int64)
     odd = np.zeros(n_lines, np.bool_)
     seen = np.zeros(len(name_ends) - 1, np.bool_)
@@ -263,4 +267,4 @@ def scan_json_lines(block, names, name_ends, n_strings):
             for field in range(n_strings):
                 string_ends[field, line + 1] = string_ends[field, line]
         start = stop + 1
-    return strings, string_ends, ids[: ends[n_lines]], relevance[: ends[n_lines]], ends, odd
+    return string_ends, ends, odd

@@ -21,8 +21,14 @@ def _integer(block, place, stop):
     return (value, place) if place > start else (0, -1)
 
 
+def sparse_scratch(size):
+    """Arrays for scan_sparse_text to write a block of `size` bytes into: ids, values, labels."""
+    # a pair takes three bytes at least, a label a digit and a comma
+    return np.empty(size // 3 + 1, np.int32), np.empty(size // 3 + 1, np.float32), np.empty(size // 2 + 1, np.int32)
+
+
 @njit(nogil=True, cache=True)
-def scan_sparse_text(block, labels_first):
+def scan_sparse_text(block, labels_first, ids, values, labels):
     """Parse whole lines of `id:value id:value ...`; with `labels_first` each line opens with `l1,l2,l3` and a blank.
 
     A line with a fault is left empty and counted.
@@ -37,10 +43,7 @@ def scan_sparse_text(block, labels_first):
             n_lines += 1
     if len(block) and block[-1] != 10:
         n_lines += 1
-    ids = np.empty(len(block) // 3 + 1, np.int32)
-    values = np.empty(len(block) // 3 + 1, np.float32)
     ends = np.zeros(n_lines + 1, np.int64)
-    labels = np.empty(len(block) // 2 + 1 if labels_first else 1, np.int32)
     label_ends = np.zeros(n_lines + 1, np.int64)
     n_faults, fault_line, fault_start, fault_stop = 0, -1, 0, 0
     start = 0

@@ -21,14 +21,15 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 # what a random number is for
-TRAIN_SIZE, TEST_SIZE, TRAIN_ORDER, TEST_ORDER, LABEL_ORDER, NICHE_SIZE, POPULAR = range(7)
-_PAGE, _FAMILY_SIZE, _SERIES, _BRAND, _HEAD_NICHE, _HEAD, _TITLE, _TRAIN_ROW, _TEST_ROW = range(7, 16)
+TRAIN_SIZE, TEST_SIZE, TRAIN_ORDER, TEST_ORDER, LABEL_ORDER = range(5)
+_STRAY, _PAGE, _GROUP, _SERIES, _BRAND, _HEAD_NICHE, _HEAD, _TITLE, _TRAIN_ROW, _TEST_ROW = range(5, 15)
 
 # kinds of draw, as upper ends on a scale of 0..65535; draws that found their label taken leave the
 # lower end of the scale to later ones less and less, so that a long row reaches further
-_NEXT, _FAMILY, _NICHE, _PARTNER, _PRODUCT, _DEPARTMENT = 12_000, 27_000, 45_000, 53_500, 58_500, 62_500
-_SMALLEST_FAMILY = 4  # so that the largest niche, of 480 labels, has no more families than there are names of series
-_TRAIN_PAGES = 70  # percent of the labels that may have their own page in train; the others may have it in test
+_FAMILY, _NICHE, _PARTNER, _PRODUCT, _DEPARTMENT = 50_000, 57_000, 61_000, 62_500, 64_000
+_PAGE_REACH = 57_000
+_LOYAL = 2
+_TRAIN_PAGES, _TEST_PAGES = 60, 30  # percent of the labels that may have their own page there
 
 
 class Plan(NamedTuple):
@@ -39,14 +40,15 @@ class Plan(NamedTuple):
     n_pairs: int  # of train
     train_ends: Any  # (n_train + 1,) int64: slots of train row at place p: [p], [p + 1]
     test_ends: Any  # (n_test + 1,) int64
-    niche_of: Any  # (n_labels,) int32
-    niche_ends: Any  # (n_niches + 1,) int64: labels of a niche
+    family_of: Any  # (n_labels,) int32
+    family_ends: Any  # (n_families + 1,) int64: labels of a family
     niche_leaf: Any  # (n_niches,) int64: product, look and use as one number
     niche_mark: Any  # (n_niches,) int64: counts niches of the same leaf
     product_ends: Any  # (n_products + 1,) int64: niches of a product
-    popular: Any  # (n_labels,) int32: the labels of each niche, most popular first
     label_ids: Any  # (n_labels,) int32
-    page_at: Any  # (n_labels,) int32: place of the label's own page in train, or -1
+    train_page: Any  # (n_train,) int32: the label whose own page the row is, or -1
+    test_page: Any  # (n_test,) int32
+    page_of: Any  # (n_labels,) int32: place of the label's own page in train, or -1
     products_each: int  # per department
     leaves_each: int  # per product: looks times uses
     n_heads: int  # labels that share the first place in the whole catalogue
@@ -84,6 +86,12 @@ def _zipf(random, n):
 
 
 @njit(nogil=True, cache=True)
+def _page_draws(plan, size):
+    """How many labels a test page draws, so that it can lose some to the filter and still hold `size`."""
+    return min(2 * size + 8, plan.n_labels - 1)
+
+
+@njit(nogil=True, cache=True)
 def _steep(random, n):
     """The best of three Zipf ranks: a clearer head, a longer tail."""
     return min(_zipf(random, n), _zipf(_mix(random), n), _zipf(_mix(random + _STEP), n))
@@ -99,16 +107,29 @@ def hashes(seed, purpose, n):
 
 
 @njit(nogil=True, cache=True)
-def long_tailed_ends(seed, purpose, n, total, most):
-    """Share `total` out among n, each 1 to `most`, a few large and many small; as ends: (n + 1,) int64."""
+def long_tailed_ends(seed, purpose, n, n_groups, total, most):
+    """Share `total` out among n, each 1 to `most`, a few large and many small; as ends: (n + 1,) int64.
+
+    They stand in groups of one after the other, alike in size: what is beyond 1 each goes to the groups by weights that
+    depend on the group alone, so that the same groups of another n take the same share of another total.
+    """
     weights = np.empty(n, np.float64)
     whole = 0.0
-    for place in range(n):
-        random = _hash(seed, purpose, place)
+    stop = 0
+    while stop < n:
+        start = stop
+        group = start * n_groups // n
+        within = 0.0
+        while stop < n and stop * n_groups // n == group:
+            random = _hash(seed, purpose, stop)
+            weights[stop] = np.float64(np.int64(random & np.uint64(0xFFFFFF)) + 1) / (1 << 24)
+            within += weights[stop]
+            stop += 1
+        random = _hash(seed, _GROUP, group)
         even = np.float64(np.int64(random & np.uint64(0xFFFFFF)) + 1) / (1 << 24)
         rare = np.float64(_below(random, 1 << 20) + 256) / (1 << 20)
-        weights[place] = even / np.sqrt(rare)
-        whole += weights[place]
+        weights[start:stop] *= even / np.sqrt(rare) / within
+        whole += even / np.sqrt(rare)
     ends = np.empty(n + 1, np.int64)
     ends[0] = 0
     spare = total - n
@@ -141,14 +162,12 @@ def long_tailed_ends(seed, purpose, n, total, most):
 @njit(nogil=True, cache=True)
 def _near(plan, test, place):
     """(first label, how many) that the row holds by its place alone; a test row mirrors what a training row would get."""
-    if test:
-        start, stop = plan.test_ends[place], plan.test_ends[place + 1]
-    else:
-        start, stop = plan.train_ends[place], plan.train_ends[place + 1]
+    ends = plan.test_ends if test else plan.train_ends
+    start, stop = ends[place], ends[place + 1]
     first = (start * plan.n_labels + plan.n_pairs - 1) // plan.n_pairs
     count = (stop * plan.n_labels + plan.n_pairs - 1) // plan.n_pairs - first
     if test:
-        first = min(start * plan.n_labels // plan.test_ends[-1], plan.n_labels - count)
+        first = min(start * plan.n_labels // ends[-1], plan.n_labels - count)
     return first, count
 
 
@@ -159,89 +178,113 @@ def _anchor(plan, test, place):
 
 
 @njit(nogil=True, cache=True)
-def _own(plan, test, place):
-    """The label whose own page the row is, or -1. Never one that the row holds by its place; no label has two pages."""
-    ends = plan.test_ends if test else plan.train_ends
-    if place + 2 >= len(ends) or ends[place + 1] - ends[place] >= plan.n_labels:
-        return -1
-    first, count = _near(plan, test, place)
-    niche = plan.niche_of[_anchor(plan, test, place)]
-    if test:
-        low = ends[place + 1] * plan.n_labels // ends[-1]
-        high = ends[place + 2] * plan.n_labels // ends[-1]
-    else:
-        low, more = _near(plan, test, place + 1)
-        high = low + more
-    for label in range(low, high):
-        if plan.niche_of[label] != niche:
-            break
-        in_train = _below(_hash(plan.seed, _PAGE, label), 100) < _TRAIN_PAGES
-        if in_train != test and not first <= label < first + count:
-            return label
-    return -1
-
-
-@njit(nogil=True, cache=True)
-def place_pages(plan):
-    """Fill plan.page_at."""
-    plan.page_at[:] = -1
-    for place in range(len(plan.train_ends) - 1):
-        own = _own(plan, False, place)
-        if own >= 0:
-            plan.page_at[own] = place
-
-
-@njit(nogil=True, cache=True)
 def _family(plan, label):
-    """(first label, how many, number within the niche) of the label's family."""
-    niche = np.int64(plan.niche_of[label])
-    start, stop = plan.niche_ends[niche], plan.niche_ends[niche + 1]
-    size = _SMALLEST_FAMILY + _below(_hash(plan.seed, _FAMILY_SIZE, niche), 5)
-    number = (label - start) // size
-    first = start + number * size
-    return first, min(size, stop - first), number
+    """(first label, how many) of the label's family."""
+    family = np.int64(plan.family_of[label])
+    return plan.family_ends[family], plan.family_ends[family + 1] - plan.family_ends[family]
+
+
+@njit(nogil=True, cache=True)
+def _niche_start(plan, niche):
+    """The first family of a niche: families stand evenly over the niches."""
+    n_niches = len(plan.niche_leaf)
+    return (niche * (len(plan.family_ends) - 1) + n_niches - 1) // n_niches
+
+
+@njit(nogil=True, cache=True)
+def _niche(plan, label):
+    return np.int64(plan.family_of[label]) * len(plan.niche_leaf) // (len(plan.family_ends) - 1)
+
+
+@njit(nogil=True, cache=True)
+def place_pages(plan, test):
+    """Fill plan.train_page and plan.page_of, or plan.test_page: which rows are a label's own page.
+
+    A page stands among the rows about the label's family and never holds its label by its place. Any other row of a
+    family may become one; the largest go to the most popular labels, as what is bought often is bought along with more.
+    """
+    ends = plan.test_ends if test else plan.train_ends
+    pages = plan.test_page if test else plan.train_page
+    low, high = (_TRAIN_PAGES, _TRAIN_PAGES + _TEST_PAGES) if test else (0, _TRAIN_PAGES)
+    purpose = _TEST_ROW if test else _TRAIN_ROW
+    n = len(pages)
+    stop = 0
+    while stop < n:
+        start = stop
+        family, count = _family(plan, _anchor(plan, test, start))
+        while stop < n and _anchor(plan, test, stop) < family + count:
+            stop += 1
+        for label in range(family, family + count):
+            if not low <= _below(_hash(plan.seed, _PAGE, label), 100) < high:
+                continue
+            best, most = -1, 0
+            for place in range(start, stop):
+                size = ends[place + 1] - ends[place]
+                if pages[place] >= 0 or size <= most or size >= plan.n_labels or _hash(plan.seed, purpose, place) & np.uint64(1):
+                    continue
+                first, held = _near(plan, test, place)
+                if not first <= label < first + held:
+                    best, most = place, size
+            if best >= 0:
+                pages[best] = label
+                if not test:
+                    plan.page_of[label] = best
 
 
 @njit(nogil=True, cache=True)
 def _in_niche(plan, niche, random):
-    start = plan.niche_ends[niche]
-    return np.int64(plan.popular[start + _steep(random, plan.niche_ends[niche + 1] - start)])
+    """A label of the niche: of its first families more often, of a family's first labels more often."""
+    start = _niche_start(plan, niche)
+    family = start + _steep(random, _niche_start(plan, niche + 1) - start)
+    first = plan.family_ends[family]
+    return first + _steep(_mix(random), plan.family_ends[family + 1] - first)
 
 
 @njit(nogil=True, cache=True)
-def _draw(plan, focus, own, random, lowest):
-    """One label for a row about the label `focus`, by a kind of draw from `lowest` up."""
-    kind = lowest + (np.int64(random & np.uint64(0xFFFF)) * (65536 - lowest) >> 16)
-    random = _mix(random)
-    niche = np.int64(plan.niche_of[focus])
-    if kind < _FAMILY:
-        first, count, _ = _family(plan, focus)
-        if kind < _NEXT:
-            # a page's place often holds the label before its own; so that pages point at each other, it also draws the one after
-            return first + (focus - first + 1) % count if own >= 0 else focus
-        turn = _below(_hash(plan.seed, _HEAD, first), count)  # which of them is the most popular
-        return first + (turn + _steep(random, count)) % count
+def _free_in_family(plan, label, random, seen, stamp):
+    """A label of this one's family that is not seen: a popular one, or where that is taken the most popular left; -1 if none is."""
+    first, count = _family(plan, label)
+    found = first + _steep(random, count)
+    if seen[found] != stamp:
+        return found
+    for found in range(first, first + count):
+        if seen[found] != stamp:
+            return found
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _draw_further(plan, focus, random, kind):
+    """One label from beyond the family of the label `focus`."""
+    niche = _niche(plan, focus)
     if kind < _NICHE:
         return _in_niche(plan, niche, random)
     product = plan.niche_leaf[niche] // plan.leaves_each
+    start, stop = plan.product_ends[product], plan.product_ends[product + 1]
     if kind < _PARTNER:
-        other = product ^ 1
-        start, stop = plan.product_ends[product], plan.product_ends[product + 1]
-        other_start, other_stop = plan.product_ends[other], plan.product_ends[other + 1]
+        other_start, other_stop = plan.product_ends[product ^ 1], plan.product_ends[(product ^ 1) + 1]
         if other_stop > other_start:
-            partner = other_start + (niche - start) * (other_stop - other_start) // (stop - start)
-            return _in_niche(plan, partner, random)
+            return _in_niche(plan, other_start + (niche - start) * (other_stop - other_start) // (stop - start), random)
     if kind < _DEPARTMENT:
-        if kind < _PRODUCT:
-            start, stop = plan.product_ends[product], plan.product_ends[product + 1]
-        else:
-            department = product // plan.products_each
-            start, stop = plan.product_ends[department * plan.products_each], plan.product_ends[(department + 1) * plan.products_each]
+        if kind >= _PRODUCT:
+            department = product // plan.products_each * plan.products_each
+            start, stop = plan.product_ends[department], plan.product_ends[department + plan.products_each]
         turn = _below(_hash(plan.seed, _HEAD_NICHE, start), stop - start)  # which of its niches is the most popular
-        chosen = start + (turn + _steep(random, stop - start)) % (stop - start)
-        return _in_niche(plan, chosen, _mix(random))
+        return _in_niche(plan, start + (turn + _steep(random, stop - start)) % (stop - start), _mix(random))
     rank = _zipf(random, plan.n_labels) + _below(_mix(random), plan.n_heads)
-    return _below(_hash(plan.seed, _HEAD, -1 - rank), plan.n_labels)
+    return _family(plan, _below(_hash(plan.seed, _HEAD, rank), plan.n_labels))[0]
+
+
+@njit(nogil=True, cache=True)
+def _related(plan, label):
+    """A label whose family the own page of this label shows: its own, or rather often for rare labels another of the niche."""
+    family = np.int64(plan.family_of[label])
+    first, count = _family(plan, label)
+    if _below(_hash(plan.seed, _STRAY, label), _LOYAL * count) >= label - first:
+        return label
+    niche = _niche(plan, label)
+    start = _niche_start(plan, niche)
+    return plan.family_ends[start + (family + 1 - start) % (_niche_start(plan, niche + 1) - start)]
 
 
 @njit(nogil=True, cache=True)
@@ -253,16 +296,24 @@ def _fill(plan, test, place, own, size, out, seen, stamp):
         out[filled] = label
         seen[label] = stamp
         filled += 1
-    focus = own if own >= 0 else _anchor(plan, test, place)
+    focus = _anchor(plan, test, place)
+    reach = 65536
     if own >= 0:
         seen[own] = stamp
+        focus = _related(plan, own)
+        reach = _PAGE_REACH
     key = _hash(plan.seed, _TEST_ROW if test else _TRAIN_ROW, place)
     misses = 0
     draw = 0
     while filled < size and misses < 64 + 4 * size:
         draw += 1
+        random = _mix(key + np.uint64(draw) * _STEP)
         lowest = min(misses * 65536 // (16 + 4 * size), _PARTNER)
-        label = _draw(plan, focus, own, _mix(key + np.uint64(draw) * _STEP), lowest)
+        kind = lowest + (np.int64(random & np.uint64(0xFFFF)) * max(reach - lowest, 0) >> 16)
+        random = _mix(random)
+        label = _free_in_family(plan, focus, random, seen, stamp) if kind < _FAMILY else np.int64(-1)
+        if label < 0:
+            label = _draw_further(plan, focus, random, max(kind, _FAMILY))
         if seen[label] == stamp:
             misses += 1
         else:
@@ -282,87 +333,67 @@ def _fill(plan, test, place, own, size, out, seen, stamp):
 def draw_rows(plan, test, places):
     """The rows at these places.
 
-    A drawn pair of a test row that is label b's page with label a is reciprocal where a's page in train carries b; such a
-    pair goes to the filter. A row that would be left without labels draws more; where no draw helps it is no page.
+    The pair of a test row that is label b's page with label a is reciprocal where a's page in train carries b; such a
+    pair goes to the filter and another label is drawn instead. A row left without any label is no page.
 
     Returns:
-        ids (n_pairs,) int32 sorted in each row, and their ends (n + 1,); focus (n,) int32: the place of the label that the
-        title is about; own (n,) bool: the row is that label's page; row within `places` and label id of each reciprocal pair.
+        labels (n_drawn,) int32, by place; reciprocal (n_drawn,) bool: the pair belongs in the filter, not in the row;
+        ends (n + 1,) int64: of both; focus (n,) int32: the label that the title is about; own (n,) bool: the row is its page.
     """
     row_ends = plan.test_ends if test else plan.train_ends
-    most = 0
-    total = 0
+    pages = plan.test_page if test else plan.train_page
+    n = len(places)
+    room, most = 0, 0
     for place in places:
         size = row_ends[place + 1] - row_ends[place]
+        if test and pages[place] >= 0:
+            size = _page_draws(plan, size)
+        room += size
         most = max(most, size)
-        total += size
-    n = len(places)
-    ids = np.empty(total, np.int32)
+    labels = np.empty(room, np.int32)
+    reciprocal = np.zeros(room, np.bool_)
     ends = np.zeros(n + 1, np.int64)
     focus = np.empty(n, np.int32)
-    is_own = np.zeros(n, np.bool_)
-    reciprocal_rows = np.empty(1024, np.int32)
-    reciprocal_ids = np.empty(1024, np.int32)
-    n_reciprocal = 0
+    is_own = np.empty(n, np.bool_)
     seen = np.zeros(plan.n_labels, np.int32)
-    page_seen = np.zeros(plan.n_labels if test else 0, np.int32)
-    page_stamp = 0
-    drawn = np.empty(plan.n_labels if test else most, np.int32)
-    page = np.empty(plan.n_labels if test else 0, np.int32)
-    removed = np.empty(plan.n_labels if test else 0, np.bool_)
-    stamp = 0
+    page_seen = np.zeros(plan.n_labels, np.int32)
+    page = np.empty(plan.n_labels, np.int32)
+    n_filled = 0
+    n_pages = 0
     for row in range(n):
         place = places[row]
         size = row_ends[place + 1] - row_ends[place]
-        own = _own(plan, test, place)
-        at = ends[row]
+        own = np.int64(pages[place])
+        start = ends[row]
         while True:
-            stamp += 1
-            _fill(plan, test, place, own, size, drawn, seen, stamp)
+            n_filled += 1
+            drawn = _page_draws(plan, size) if test and own >= 0 else size
+            _fill(plan, test, place, own, drawn, labels[start:], seen, n_filled)
             if not test or own < 0:
-                n_removed = 0
+                stop = start + size
                 break
-            n_removed = 0
-            for i in range(size):
-                label = np.int64(drawn[i])
-                removed[i] = False
-                page_place = np.int64(plan.page_at[label])
+            kept = 0
+            stop = start
+            while kept < size and stop < start + drawn:
+                label = labels[stop]
+                page_place = np.int64(plan.page_of[label])
+                back = False
                 if page_place >= 0:
+                    n_pages += 1
                     page_size = plan.train_ends[page_place + 1] - plan.train_ends[page_place]
-                    page_stamp += 1
-                    _fill(plan, False, page_place, label, page_size, page, page_seen, page_stamp)
-                    for j in range(page_size):
-                        if page[j] == own:
-                            removed[i] = True
-                            n_removed += 1
-                            break
-            if n_removed < size:
+                    _fill(plan, not test, page_place, np.int64(label), page_size, page, page_seen, n_pages)
+                    back = page_seen[own] == n_pages
+                reciprocal[stop] = back
+                kept += not back
+                stop += 1
+            if kept:
                 break
-            if size >= plan.n_labels - 1:
-                own = -1
-                size = row_ends[place + 1] - row_ends[place]
-            else:
-                size = min(2 * size, plan.n_labels - 1)
-        kept = size - n_removed
-        if at + kept > len(ids):  # a test row that drew more kept more than it was planned to
-            ids = np.concatenate((ids, np.empty(len(ids) + kept, np.int32)))
-        for i in range(size):
-            label_id = plan.label_ids[drawn[i]]
-            if n_removed and removed[i]:
-                if n_reciprocal == len(reciprocal_ids):
-                    reciprocal_rows = np.concatenate((reciprocal_rows, np.empty_like(reciprocal_rows)))
-                    reciprocal_ids = np.concatenate((reciprocal_ids, np.empty_like(reciprocal_ids)))
-                reciprocal_rows[n_reciprocal] = row
-                reciprocal_ids[n_reciprocal] = label_id
-                n_reciprocal += 1
-            else:
-                ids[at] = label_id
-                at += 1
-        ids[ends[row] : at].sort()
-        ends[row + 1] = at
+            reciprocal[start:stop] = False
+            own = -1
+        ends[row + 1] = stop
         focus[row] = own if own >= 0 else _anchor(plan, test, place)
         is_own[row] = own >= 0
-    return ids[: ends[n]], ends, focus, is_own, reciprocal_rows[:n_reciprocal], reciprocal_ids[:n_reciprocal]
+    return labels[: ends[n]], reciprocal[: ends[n]], ends, focus, is_own
 
 
 @njit(nogil=True, cache=True)
@@ -424,13 +455,14 @@ def make_titles(plan, words, labels, serials):
     for row in range(n):
         label = np.int64(labels[row])
         serial = serials[row]
-        niche = np.int64(plan.niche_of[label])
+        niche = _niche(plan, label)
         leaf = plan.niche_leaf[niche]
         product = leaf // plan.leaves_each
         look = leaf % plan.leaves_each // words.n_uses
         use = leaf % words.n_uses
         department = product // plan.products_each
-        family, _, number = _family(plan, label)
+        family, _ = _family(plan, label)
+        number = plan.family_of[label] - _niche_start(plan, niche)
         in_family = _hash(plan.seed, _BRAND, family)
         brand = words.brand + department * words.brands_each + _zipf(in_family, words.brands_each)
         series = words.series + (_below(_hash(plan.seed, _SERIES, niche), words.n_series) + number) % words.n_series

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ from scipy.sparse import csr_matrix
 
 from longtail.data.faults import Faults
 from longtail.data.files import Block, blocks, in_order, shorten
-from longtail.data.growing import GrowingRows, GrowingTexts
+from longtail.data.growing import GrowingRows, GrowingTexts, Scratch
 from longtail.errors import SettingError
-from longtail.kernels.json_lines import scan_json_lines
+from longtail.kernels.json_lines import json_scratch, scan_json_lines
 from longtail.values import Bytes, Offsets, Texts
 
 IDS, RELEVANCE = "target_ind", "target_rel"
+_Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]
 LARGEST = 3.40282356e38  # decimals up to here round to a finite float32
 
 
@@ -38,6 +40,7 @@ class _Parsed:
     relevance: NDArray[np.float32]
     ends: Offsets
     faults: list[tuple[str, int, str]]  # kind, line, message
+    share: float
 
 
 def read_json_rows(path: Path, fields: Sequence[str], encoding: str = "utf-8") -> JsonRows:
@@ -51,23 +54,29 @@ def read_json_rows(path: Path, fields: Sequence[str], encoding: str = "utf-8") -
     faults = Faults(path)
     strings = [GrowingTexts() for _ in fields]
     labels = GrowingRows()
-    for parsed in in_order(blocks(path, encoding), lambda block: _parse(block, fields, name_bytes, name_ends)):
+    scratch = Scratch(partial(json_scratch, len(fields)))
+    for parsed in in_order(blocks(path, encoding), lambda block: _parse(block, fields, name_bytes, name_ends, scratch)):
         for kind, line, message in parsed.faults:
             faults.add(kind, line, message)
         for column, part in zip(strings, parsed.strings, strict=True):
-            column.add(part)
-        labels.add(parsed.ids, parsed.relevance, parsed.ends)
+            column.add(part, parsed.share)
+        labels.add(parsed.ids, parsed.relevance, parsed.ends, parsed.share)
     faults.check()
     return JsonRows([column.done() for column in strings], labels.done())
 
 
-def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray[np.int64]) -> _Parsed:
+def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray[np.int64], scratch: Scratch[_Arrays]) -> _Parsed:
     faults: list[tuple[str, int, str]] = []
-    scanned = scan_json_lines(block.array, names, name_ends, len(fields))
-    if scanned[5].any():
-        rewritten = _judge_odd_lines(block, scanned[5], fields, faults)
-        scanned = scan_json_lines(np.frombuffer(rewritten, np.uint8), names, name_ends, len(fields))
-    strings, string_ends, ids, relevance, ends, _ = scanned
+    data = block.array
+    for _ in range(2):  # the second time without odd lines
+        with scratch.lend(len(data)) as buffers:
+            string_ends, ends, odd = scan_json_lines(data, names, name_ends, *buffers)
+            if odd.any():
+                data = np.frombuffer(_judge_odd_lines(block, odd, fields, faults), np.uint8)
+                continue
+            texts = [Texts(part[: end[-1]].copy(), end) for part, end in zip(buffers[0], string_ends, strict=True)]
+            ids, relevance = (part[: ends[-1]].copy() for part in buffers[2:])
+            break
     wrong = (ids != np.floor(ids)) | (ids < 0) | (ids > np.iinfo(np.int32).max) | ~(np.abs(relevance) <= LARGEST)
     if wrong.any():
         for place in np.flatnonzero(wrong).tolist():
@@ -75,8 +84,7 @@ def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray
             came = f"label {ids[place]:g} with relevance {relevance[place]:g}"
             faults.append(("label", block.line + line, f"{came}; wanted a whole number from 0 and a finite relevance."))
         ids, relevance = np.where(wrong, 0, ids), np.where(wrong, 0, relevance)
-    texts = [Texts(part[: end[-1]], end) for part, end in zip(strings, string_ends, strict=True)]
-    return _Parsed(texts, ids.astype(np.int32), relevance.astype(np.float32), ends, faults)
+    return _Parsed(texts, ids.astype(np.int32), relevance.astype(np.float32), ends, faults, block.share)
 
 
 def _judge_odd_lines(block: Block, odd: NDArray[np.bool_], fields: Sequence[str], faults: list[tuple[str, int, str]]) -> bytes:

@@ -19,7 +19,7 @@ from longtail.data.lines import read_lines, write_lines
 from longtail.data.matrices import check_range, tidy_labels
 from longtail.data.spans import cut, line_spans, without_breaks
 from longtail.errors import DataError
-from longtail.kernels.sparse_text import scan_sparse_text
+from longtail.kernels.sparse_text import scan_sparse_text, sparse_scratch
 from longtail.values import Bytes, Dataset, Offsets, Split, Texts, labels_from_rows
 
 TRAIN, TEST, LABELS = "train.txt", "test.txt", "labels.txt"
@@ -148,7 +148,7 @@ def _scan(heads: Texts) -> tuple[NDArray[np.int32], NDArray[np.float32], Offsets
         lines = list(heads.encoded())
     buffer = b"\n".join(lines) + b"\n"
     scanned: Bytes = np.frombuffer(buffer if len(heads) else b"", np.uint8)
-    ids, values, ends, labels, label_ends, n_faults, line, _, _ = scan_sparse_text(scanned, not weighted)
+    ids, values, ends, labels, label_ends, n_faults, line, _, _ = scan_sparse_text(scanned, not weighted, *sparse_scratch(len(scanned)))
     fault = (line, shorten(heads[line]), n_faults) if n_faults else None
     if weighted:
         return ids, values, ends, fault

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,11 @@ from longtail.data.faults import Faults, one_line
 from longtail.data.files import Block, blocks, existing, first_line, in_order, shorten
 from longtail.data.filters import read_filters, write_filters
 from longtail.data.formats.base import Format, ReadOptions
-from longtail.data.growing import GrowingRows
+from longtail.data.growing import GrowingRows, Scratch
 from longtail.data.lines import read_lines, write_lines
 from longtail.data.matrices import check_range, tidy, tidy_labels
 from longtail.errors import DataError
-from longtail.kernels.sparse_text import scan_sparse_text
+from longtail.kernels.sparse_text import scan_sparse_text, sparse_scratch
 from longtail.values import Dataset, Offsets, Split, Texts
 
 LABELS = {"train": ("trn_X_Y.txt", "trn_X_Y.npz", "Y.trn.npz"), "test": ("tst_X_Y.txt", "tst_X_Y.npz", "Y.tst.npz")}
@@ -146,15 +147,21 @@ def _read_text_matrix(path: Path, labels_first: bool) -> tuple[csr_matrix, csr_m
     faults = Faults(path)
     pairs, labels = GrowingRows(), GrowingRows()
     form = "l1,l2 id:value ..." if labels_first else "id:value pairs"
-    for block, parsed in in_order(blocks(path, skip_lines=1), lambda block: (block, scan_sparse_text(block.array, labels_first))):
+    scratch = Scratch(sparse_scratch)
+
+    def scan(block: Block) -> tuple[Block, Any]:
+        with scratch.lend(len(block.bytes)) as buffers:
+            return block, scan_sparse_text(block.array, labels_first, *buffers)
+
+    for block, parsed in in_order(blocks(path, skip_lines=1), scan):
         ids, values, ends, label_ids, label_ends, n_faults, line, start, stop = parsed
         if n_faults:
             came = shorten(block.bytes[start:stop].decode(errors="replace"))
             faults.add("form", block.line + line, f"{came!r} came; wanted {form}.", n_faults)
         _check_columns(faults, block, ids, ends, n_columns, "id")
         _check_columns(faults, block, label_ids, label_ends, n_labels, "label")
-        pairs.add(ids, values, ends)
-        labels.add(label_ids, np.ones(len(label_ids), np.float32), label_ends)
+        pairs.add(ids, values, ends, block.share)
+        labels.add(label_ids, np.ones(len(label_ids), np.float32), label_ends, block.share)
     faults.check()
     matrix, label_matrix = pairs.done(n_columns), labels.done(n_labels)
     if matrix.shape[0] != n_rows:
