@@ -12,7 +12,6 @@ from longtail.errors import LongtailError, SettingError
 
 app = typer.Typer(
     name="longtail",
-    help="Extreme multi-label classification of short text: pick the few right labels out of millions.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,6 +30,21 @@ LabelTexts = Annotated[Path | None, typer.Option(help="File with the text of eac
 Fields = Annotated[str, typer.Option(help="Fields of XC raw lines that make up the text, such as title,content.")]
 Encoding = Annotated[str, typer.Option(help="Of text files.")]
 TestShare = Annotated[float, typer.Option(help="Share to hold out where there is no test split.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from longtail import __version__
+
+        typer.echo(f"longtail {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """Extreme multi-label classification of short text: pick the few right labels out of millions."""
 
 
 def main() -> None:

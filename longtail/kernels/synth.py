@@ -28,7 +28,8 @@ _STRAY, _PAGE, _GROUP, _SERIES, _BRAND, _HEAD_NICHE, _HEAD, _TITLE, _TRAIN_ROW, 
 # lower end of the scale to later ones less and less, so that a long row reaches further
 _FAMILY, _NICHE, _PARTNER, _PRODUCT, _DEPARTMENT = 50_000, 57_000, 61_000, 62_500, 64_000
 _PAGE_REACH = 57_000
-_LOYAL = 2
+_LOYAL = 1
+_TURN = 0
 _TRAIN_PAGES, _TEST_PAGES = 60, 30  # percent of the labels that may have their own page there
 
 
@@ -276,15 +277,15 @@ def _draw_further(plan, focus, random, kind):
 
 
 @njit(nogil=True, cache=True)
-def _related(plan, label):
-    """A label whose family the own page of this label shows: its own, or rather often for rare labels another of the niche."""
-    family = np.int64(plan.family_of[label])
+def _related(plan, label, turn):
+    """A label whose family belongs with this label: its own, or the rarer it is the more often a popular one of the niche."""
     first, count = _family(plan, label)
-    if _below(_hash(plan.seed, _STRAY, label), _LOYAL * count) >= label - first:
+    random = _mix(_hash(plan.seed, _STRAY, label) + np.uint64(turn))
+    if _below(random, _LOYAL * count) >= label - first:
         return label
     niche = _niche(plan, label)
     start = _niche_start(plan, niche)
-    return plan.family_ends[start + (family + 1 - start) % (_niche_start(plan, niche + 1) - start)]
+    return plan.family_ends[start + _steep(_mix(random), _niche_start(plan, niche + 1) - start)]
 
 
 @njit(nogil=True, cache=True)
@@ -296,11 +297,11 @@ def _fill(plan, test, place, own, size, out, seen, stamp):
         out[filled] = label
         seen[label] = stamp
         filled += 1
-    focus = _anchor(plan, test, place)
+    focus = _related(plan, _anchor(plan, test, place), 0)
     reach = 65536
     if own >= 0:
         seen[own] = stamp
-        focus = _related(plan, own)
+        focus = _related(plan, own, _TURN)
         reach = _PAGE_REACH
     key = _hash(plan.seed, _TEST_ROW if test else _TRAIN_ROW, place)
     misses = 0

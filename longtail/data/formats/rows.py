@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,8 @@ def _with_header(path: Path, read: Callable[[], Iterator[Row]]) -> TableFile:
 
 
 def _csv_rows(path: Path, encoding: str, delimiter: str) -> Iterator[Row]:
-    with _any_field_size():
-        reader = csv.reader(_lines(path, encoding), delimiter=delimiter, strict=True)
+    with _any_field_size(), closing(_lines(path, encoding)) as lines:  # closed at once, also when an error keeps its frames
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         line = 1
         try:
             for cells in reader:
@@ -126,7 +126,7 @@ def _any_field_size() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _lines(path: Path, encoding: str) -> Iterator[str]:
+def _lines(path: Path, encoding: str) -> Generator[str, None, None]:
     for block in blocks(path, encoding):
         yield from io.StringIO(block.bytes.decode(), newline="\n")  # splits at line feeds only, unlike str.splitlines
 
