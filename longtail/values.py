@@ -172,6 +172,26 @@ class Dataset:
 
 
 @dataclass(frozen=True, eq=False)
+class LabelGraph:
+    """How strongly labels point to each other: row j holds the neighbours of label j.
+
+    For the co-occurrence kind a weight is P(i|j), the share of the rows with label j that carry label i too.
+    """
+
+    weights: csr_matrix  # (n_labels, n_labels) float32, sorted ids
+    counts: NDArray[np.int64]  # (n_labels,): training rows of each label, what the weights rest on
+    kind: str  # "cooccurrence", "walk", ...
+    settings: dict[str, float | int | str] = field(default_factory=dict)  # everything needed to make it again
+
+    @property
+    def n_labels(self) -> int:
+        return int(self.weights.shape[0])
+
+    def __repr__(self) -> str:
+        return f"LabelGraph({self.kind!r}, {self.n_labels:,} labels, {self.weights.nnz:,} edges)"
+
+
+@dataclass(frozen=True, eq=False)
 class Predictions:
     """The k best labels of each text, best first. Short rows are filled with id -1 and score -inf."""
 
