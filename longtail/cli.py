@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from longtail.errors import LongtailError, SettingError
+
+if TYPE_CHECKING:
+    from longtail.values import Dataset
 
 app = typer.Typer(
     name="longtail",
@@ -75,14 +78,21 @@ def _show(content: Any) -> None:
     Console(width=None if console.is_terminal else 140).print(content)
 
 
-def _read(path: Path, options: dict[str, Any]) -> Any:
+def _read(
+    path: Path,
+    text: str | None,
+    labels: str | None,
+    separator: str | None,
+    label_texts: Path | None,
+    fields: str,
+    encoding: str,
+    test_share: float,
+    seed: int,
+) -> Dataset:
     from longtail.data.read import read
 
-    return read(path, fields=_fields(options.pop("fields", "title")), **options)
-
-
-def _fields(names: str) -> tuple[str, ...]:
-    return tuple(part for part in names.split(",") if part)
+    columns: dict[str, Any] = dict(text=text, labels=labels, separator=separator, label_texts=label_texts)
+    return read(path, fields=tuple(filter(None, fields.split(","))), encoding=encoding, test_share=test_share, seed=seed, **columns)
 
 
 @data_app.command()
@@ -157,10 +167,13 @@ def convert(
     seed: Seed = 0,
 ) -> None:
     """Read any format, write another."""
-    from longtail.data.convert import convert as rewrite
+    from longtail.data.convert import write, writer
+    from longtail.data.files import check_free
 
-    options: dict[str, Any] = dict(text=text, labels=labels, separator=separator, label_texts=label_texts, encoding=encoding)
-    for note in rewrite(source, target, to, fields=_fields(fields), test_share=test_share, seed=seed, **options):
+    writer(to)  # what cannot be written is told before the reading
+    check_free(target)
+    data = _read(source, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    for note in write(data, target, to):
         sys.stderr.write(f"{note}\n")
     _next(target)
 
@@ -202,8 +215,7 @@ def check(
     from longtail.data.zipf import save_zipf
     from longtail.tables import description_table
 
-    options = dict(text=text, labels=labels, separator=separator, label_texts=label_texts, fields=fields, encoding=encoding)
-    found = _read(data, options | dict(test_share=test_share, seed=seed))
+    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     seen = describe(found)
     if json:
         typer.echo(seen.to_json(), nl=False)
@@ -227,6 +239,12 @@ def baseline(
     out: Annotated[Path, typer.Option("--out", help="Predictions file to write: .npz or .jsonl.")],
     by: Annotated[str, typer.Option(help="Nearest labels, inputs, or both.")] = "both",
     k: Annotated[int, typer.Option("-k", help="Places a row; leave room for the filter.")] = 100,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
     test_share: TestShare = 0.0,
     seed: Seed = 0,
 ) -> None:
@@ -236,7 +254,7 @@ def baseline(
 
     if k < 1:
         raise SettingError(f"-k is {k}; wanted at least 1.")
-    found = _read(data, dict(test_share=test_share, seed=seed))
+    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     write_predictions(out, nearest_text(found, by=by, k=min(k, found.n_labels)))
     share = f" --test-share {test_share} --seed {seed}" if test_share else ""
     typer.echo(f"Wrote {out}. Next: longtail evaluate {out} {data}{share}")
@@ -251,8 +269,14 @@ def evaluate(
     ks: Annotated[str, typer.Option("-k", help="Places to measure at.")] = "1,3,5",
     a: Annotated[float | None, typer.Option("-A", help="Propensity constant; known for public data sets.", show_default=False)] = None,
     b: Annotated[float | None, typer.Option("-B", help="Propensity constant.", show_default=False)] = None,
-    no_filter: Annotated[bool, typer.Option(help="Leave the test filter aside.")] = False,
+    no_filter: Annotated[bool, typer.Option("--no-filter", help="Leave the test filter aside.")] = False,
     resamples: Annotated[int, typer.Option(help="For the bootstrap intervals; 0 for none.")] = 1000,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
     test_share: TestShare = 0.0,
     seed: Seed = 0,
 ) -> None:
@@ -267,7 +291,7 @@ def evaluate(
     except ValueError:
         raise SettingError(f"-k is {ks!r}; wanted places such as 1,3,5.") from None
     found = read_predictions(predictions)
-    truth = _read(data, dict(test_share=test_share, seed=seed))
+    truth = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     how: dict[str, Any] = dict(a=a, b=b, filtered=not no_filter, ks=places, resamples=resamples, seed=seed)
     result = judge(found, truth, **how)
     _show(evaluation_table(result))

@@ -153,20 +153,6 @@ def contribution_at(k: int, judged: Judged, bins: Ints) -> Reals:
     return hits / (k * max(len(judged), 1))
 
 
-def equal_volume_bins(counts: NDArray[np.int64], n_bins: int = 5) -> Ints:
-    """Bin of each label, 0 the most frequent, such that every bin holds about the same number of training pairs.
-
-    Labels are taken by falling count (ties by id), and a label belongs to the bin its middle pair falls into: the
-    "equi-voluminous" bins of the Gandalf paper, Figure 2.
-    """
-    order = np.argsort(-counts, kind="stable")
-    volume = counts[order]
-    middle = np.cumsum(volume) - volume / 2
-    bins = np.empty(len(counts), np.int32)
-    bins[order] = np.minimum(middle * n_bins // max(int(volume.sum()), 1), n_bins - 1)
-    return bins
-
-
 def lost_information(clusters: Ints, labels: csr_matrix) -> tuple[float, float]:
     """Mutual information between labels and rows that is lost when labels are merged into clusters.
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from longtail.data.describe import Description, Faulty
 from longtail.data.zipf import sparkline
-from longtail.evaluation import Difference, Evaluation
 from longtail.frequency import TAIL_MOST, TORSO_MOST
+
+if TYPE_CHECKING:  # results print themselves through this module, so they cannot be imported here
+    from longtail.data.describe import Description, Faulty
+    from longtail.evaluation import Difference, Evaluation
 
 RANKED = ("P", "nDCG", "PSP", "PSnDCG", "R", "hits", "coverage")
 

@@ -12,6 +12,7 @@ import pytest
 
 from longtail import Dataset, LongtailError, Predictions, evaluate
 from longtail.evaluation import compare, propensity_constants
+from longtail.kernels.resample import weighted_sums
 
 
 def found(rows: list[list[int]]) -> Predictions:
@@ -122,3 +123,9 @@ def test_prints_as_a_table(shop: Dataset) -> None:
     assert "shop, 3 test rows" in text
     assert "66.67" in text
     assert "A = 0.55, B = 1.5" in text
+
+
+def test_weighted_sums_equal_the_matrix_product() -> None:
+    random = np.random.default_rng(0)
+    times, values = random.integers(-2, 4, (50, 7), dtype=np.int32), random.normal(size=(50, 5))
+    np.testing.assert_allclose(weighted_sums(times, values), times.T @ values, atol=1e-12)

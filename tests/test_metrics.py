@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from longtail import Predictions, metrics
+from longtail.frequency import equal_volume_bins
 from longtail.values import labels_from_rows
 from tests import naive
 
@@ -97,9 +98,9 @@ def test_relevance_of_zero_is_not_true() -> None:
 
 def test_equal_volume_bins_by_hand() -> None:
     # 12 pairs: label 1 alone holds half of them
-    assert metrics.equal_volume_bins(np.array([1, 6, 1, 4]), 2).tolist() == [1, 0, 1, 1]
-    assert metrics.equal_volume_bins(np.array([5, 5, 5, 5, 5]), 5).tolist() == [0, 1, 2, 3, 4]
-    assert metrics.equal_volume_bins(np.array([0, 0]), 5).tolist() == [0, 0]
+    assert equal_volume_bins(np.array([1, 6, 1, 4]), 2).tolist() == [1, 0, 1, 1]
+    assert equal_volume_bins(np.array([5, 5, 5, 5, 5]), 5).tolist() == [0, 1, 2, 3, 4]
+    assert equal_volume_bins(np.array([0, 0]), 5).tolist() == [0, 0]
 
 
 def test_contributions_add_up_to_precision() -> None:

@@ -16,7 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import longtail.data.synth as synth_module
-from longtail.data.catalogue import DEPARTMENTS, LOOKS_EACH, PRODUCTS_EACH, SERIES, brand_names, shop_words
+from longtail.data.catalogue import (
+    COLOURS,
+    DEPARTMENTS,
+    LOOKS_EACH,
+    MOST_SERIES,
+    N_SERIES,
+    PRODUCTS_EACH,
+    SERIES,
+    SIZES,
+    USES,
+    brand_names,
+    series_names,
+    shop_words,
+)
+from longtail.data.describe import describe
 from longtail.data.filters import apply_protocol, find_leaks
 from longtail.data.read import read
 from longtail.data.synth import SHAPES, Shape, shape_like, shape_of, synth, write_synth
@@ -204,7 +218,7 @@ def test_the_bytes_are_the_same_on_every_machine() -> None:
         assert split.texts is not None and split.filter is not None
         for part in (split.texts.buffer, split.labels.indices.astype("<i4"), split.labels.indptr.astype("<i8"), split.filter.astype("<i4")):
             digest.update(part.tobytes())
-    assert digest.hexdigest()[:16] == "5813be30cf5c76ab"
+    assert digest.hexdigest()[:16] == "6a1fa9c0b3b7961f"
 
 
 def test_a_nearest_neighbour_finds_the_answer(middle: Dataset) -> None:
@@ -248,7 +262,7 @@ def test_labels_have_a_long_tail(middle: Dataset) -> None:
     assert falling[: len(falling) // 100].sum() > 0.07 * falling.sum()  # the first percent: more than 7 times its share
     assert falling[0] > 10 * falling.mean() and falling[len(falling) // 2] <= 3
     sizes = np.diff(middle.train.labels.indptr)
-    assert np.median(sizes) < sizes.mean() and sizes.max() > 8 * sizes.mean()
+    assert np.median(sizes) < sizes.mean() and sizes.max() > 6 * sizes.mean()
 
 
 def test_labels_co_occur_and_point_back(middle: Dataset) -> None:
@@ -261,7 +275,33 @@ def test_labels_co_occur_and_point_back(middle: Dataset) -> None:
     page_of = {label: row for row, label in pairs_of(middle.train)}
     pairs = [(own, label) for own, row in page_of.items() for label in labels_of(middle.train, row) if label in page_of]
     back = np.mean([own in labels_of(middle.train, page_of[label]) for own, label in pairs])
-    assert back > 0.1  # one in a thousand by chance
+    assert back > 0.3  # one in a thousand by chance
+    pages = len({row for row, _ in pairs_of(middle.test)})
+    assert 0.5 < (len(pairs_of(middle.test)) - pages) / pages < 1.5  # reciprocal pairs of a test page
+
+
+def test_labels_that_co_occur_are_on_each_others_pages(middle: Dataset) -> None:
+    """What Gandalf assumes, as far as it holds in real sets of this shape: the more rows tell of a label the better."""
+    found = describe(middle).gandalf
+    assert found.twins > 1000
+    assert 0.25 < found.precision < 0.5 and found.recall > 0.45
+    assert found.precision_by_support["5+"] > found.precision_by_support["1"] + 0.05
+
+
+def test_no_word_is_in_most_titles(middle: Dataset) -> None:
+    assert middle.train.texts is not None
+    rows = Counter(word for text in middle.train.texts for word in words_of(text))
+    assert rows.most_common(1)[0][1] < 0.06 * len(middle.train)
+    assert sum(1 for count in rows.values() if count < 10) > len(rows) / 2
+
+
+def test_families_are_as_large_as_their_rows_are_long() -> None:
+    """20 rows of one label in the first half, of 9 in the second; 50 labels: 5 stand along the first half, 45 along the second."""
+    row_ends = np.cumsum([0, *[1] * 20, *[9] * 20])
+    assert synth_module._families(row_ends, 2, 50).tolist() == [0, 5, 50]
+    assert synth_module._families(row_ends, 4, 50).tolist() == [0, 3, 5, 28, 50]
+    assert synth_module._families(row_ends, 2, 500).tolist() == [0, 50, 200, 350, 500]  # none of more than MOST_FAMILY
+    assert synth_module._families(row_ends, 4, 4).tolist() == [0, 1, 3, 4]  # none without a label
 
 
 def test_a_quarter_to_a_half_of_the_rows_are_pages_of_labels(middle: Dataset) -> None:
@@ -279,7 +319,8 @@ def test_protocol_has_nothing_left_to_do(middle: Dataset) -> None:
 def test_titles_read_like_products(middle: Dataset) -> None:
     assert middle.label_texts is not None
     products = {product for products, _ in DEPARTMENTS.values() for product in products.split(", ")}
-    pattern = re.compile(rf"\w+ ({SERIES.replace(', ', '|')}) .*({'|'.join(products)}) for [\w -]+, \w+ [\w -]+")
+    uses, colours, sizes = (kind.replace(", ", "|") for kind in (USES, COLOURS, SIZES))
+    pattern = re.compile(rf"\w+ \w+ [\w -]+ ({uses}) ({'|'.join(products)}), ({colours}) ({sizes})")
     for text in middle.label_texts:
         assert pattern.fullmatch(text), text
 
@@ -289,11 +330,17 @@ def test_the_words_of_the_shop_are_distinct() -> None:
     assert len(set(products)) == len(products) == len(DEPARTMENTS) * PRODUCTS_EACH
     named = [f"{look} {product}" for items, looks in DEPARTMENTS.values() for product in items.split(", ") for look in looks.split(", ")]
     assert len(set(named)) == len(named) == len(products) * LOOKS_EACH
-    assert len(set(SERIES.split(", "))) == 128
+    assert len(set(SERIES.split(", "))) == N_SERIES
+    assert len(set(series_names(MOST_SERIES))) == MOST_SERIES
+    for kind in (USES, COLOURS, SIZES):
+        assert len(set(kind.split(", "))) == len(kind.split(", "))
+    assert math.gcd(77, LOOKS_EACH * len(USES.split(", "))) == 1  # the step that mixes looks and uses meets all of them
+    assert math.gcd(77, len(COLOURS.split(", ")) * len(SIZES.split(", "))) == 1  # and that of colours and sizes
+    assert synth_module.MOST_FAMILY <= len(COLOURS.split(", ")) * len(SIZES.split(", "))
     assert len(set(brand_names(14_000))) == 14_000  # more than the syllables give
-    words = shop_words(brands_each=8)
+    words = shop_words(brands_each=8, n_series=200)
     texts = Texts(words.buffer, words.offsets)
-    assert (texts[words.product], texts[words.look + LOOKS_EACH], texts[words.use]) == ("kettle", "galvanised", "for travel")
+    assert (texts[words.product], texts[words.look + LOOKS_EACH], texts[words.use]) == ("kettle", "galvanised", "travel")
     assert not re.search(r'["\\\n,]', "".join(texts))  # nothing that JSON would have to escape
 
 

@@ -186,7 +186,7 @@ def test_unknown_labels_are_counted(tmp_path: Path) -> None:
 def test_columns_are_named_in_the_error(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "headline,topics\nmario,racing\n")
     with pytest.raises(
-        DataError, match=r"a.csv: no column has a usual name for text \(.*It has: 'headline', 'topics'\. Name one: text='\.\.\.'\."
+        DataError, match=r"a.csv: no column has a usual name for text \(.*It has: 'headline', 'topics'\. Name one: text='\.\.\.' in Python, --text on the command line\."
     ):
         read(path)
     with pytest.raises(DataError, match="usual name for labels"):

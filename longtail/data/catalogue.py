@@ -140,9 +140,10 @@ DEPARTMENTS: dict[str, tuple[str, str]] = {
 }
 
 USES = (
-    "travel, beginners, small rooms, the family, professionals, the weekend, everyday use, gifts, students, seniors, "
-    "left-handers, summer, winter, "
-    "parties, workshops, commuters, schools, guests, collectors, big hands, night shifts, the seaside, city life, the mountains"
+    "travel, beginner, apartment, family, workshop, weekend, everyday, gift, student, senior, left-hand, summer, winter, party, "
+    "commuter, school, guest, collector, night, seaside, city, mountain, camping, caravan, boat, hotel, cafe, barn, cellar, attic, "
+    "balcony, patio, loft, dorm, holiday, wedding, birthday, contest, rehearsal, festival, market, rental, desert, jungle, arctic, "
+    "island, village, airport"
 )
 
 SERIES = (
@@ -162,8 +163,20 @@ SERIES = (
     "Neo, Origin, Pulse, Quantum"
 )
 
-COLOURS = "red, blue, green, black, white, grey, yellow, orange, purple, pink, brown, beige, turquoise, navy, silver, gold"
-SIZES = "mini, small, medium, large, extra large, compact, tall, 2-pack, 3-pack, 6-pack, 10-pack, 20 cm, 30 cm, 12 inch, 18 inch"
+SERIES_ENDINGS = (
+    "line craft ware works flex core max pro tech form mark ridge stone wood field gate point way land light star wing song storm "
+    "crest brook dale ford haven mere shore side ton view well worth yard smith path forge"
+)
+
+COLOURS = (
+    "red, blue, green, black, white, grey, yellow, orange, purple, pink, brown, beige, turquoise, navy, silver, gold, maroon, crimson, "
+    "scarlet, rust, peach, apricot, mustard, khaki, lime, mint, sage, emerald, teal, cyan, azure, denim, lavender, lilac, mauve, plum, "
+    "magenta, fuchsia, rose, blush, tan, taupe, chestnut, mocha, charcoal, slate, pewter, cream"
+)
+SIZES = (
+    "mini, small, medium, large, xl, xxl, compact, tall, slim, wide, 2pk, 3pk, 6pk, 10pk, 24pk, 20cm, 30cm, 45cm, 60cm, 90cm, 8in, 12in, "
+    "18in, 250ml, 500ml, 750ml, 2l, 250g, 500g, 1kg"
+)
 EXTRAS = (
     "new, refurbished, imported, bestseller, discontinued, gift-wrapped, with manual, with carrying case, second edition, bulk, "
     "trial, premium, "
@@ -178,6 +191,8 @@ LAST_SYLLABLES = "co da dex lia lux mo na nix ra ria ta tek tis ton va vex vo wi
 
 N_DEPARTMENTS = len(DEPARTMENTS)
 PRODUCTS_EACH, LOOKS_EACH = 12, 10  # of a department
+N_SERIES = 128  # that are plain words
+MOST_SERIES = N_SERIES * (1 + len(SERIES_ENDINGS.split()))
 
 
 class Words(NamedTuple):
@@ -201,13 +216,12 @@ class Words(NamedTuple):
     brands_each: int
 
 
-def shop_words(brands_each: int) -> Words:
-    """The shop's words with this many brands in each department."""
+def shop_words(brands_each: int, n_series: int) -> Words:
+    """The shop's words with this many brands in each department and this many names of series."""
     products = [word for products, _ in DEPARTMENTS.values() for word in products.split(", ")]
     looks = [word for _, looks in DEPARTMENTS.values() for word in looks.split(", ")]
-    uses = [f"for {use}" for use in USES.split(", ")]
-    series, colours, sizes, extras = (kind.split(", ") for kind in (SERIES, COLOURS, SIZES, EXTRAS))
-    kinds = [products, looks, uses, series, colours, sizes, extras, brand_names(brands_each * N_DEPARTMENTS)]
+    uses, colours, sizes, extras = (kind.split(", ") for kind in (USES, COLOURS, SIZES, EXTRAS))
+    kinds = [products, looks, uses, series_names(n_series), colours, sizes, extras, brand_names(brands_each * N_DEPARTMENTS)]
     product, look, use, first_series, colour, size, extra, brand = np.cumsum([0, *map(len, kinds[:-1])]).tolist()
     texts = Texts.of(word for kind in kinds for word in kind)
     return Words(
@@ -222,12 +236,25 @@ def shop_words(brands_each: int) -> Words:
         extra=extra,
         brand=brand,
         n_uses=len(uses),
-        n_series=len(series),
+        n_series=n_series,
         n_colours=len(colours),
         n_sizes=len(sizes),
         n_extras=len(extras),
         brands_each=brands_each,
     )
+
+
+def series_names(n: int) -> list[str]:
+    """Names of one word, none twice: plain words first, then with one ending after the other.
+
+    >>> series_names(129)[-2:]
+    ['Quantum', 'Auroraline']
+    """
+    plain = SERIES.split(", ")
+    names = plain + [word + ending for ending in SERIES_ENDINGS.split() for word in plain]
+    if n > len(names):
+        raise ValueError(f"{n} names of series; there are {len(names)}.")
+    return names[:n]
 
 
 def brand_names(n: int) -> list[str]:

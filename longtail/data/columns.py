@@ -234,9 +234,8 @@ def pick(path: Path, names: Sequence[str], asked: str | None, usual: Sequence[st
     found = maybe(names, usual)
     if found is None:
         tried = ", ".join(usual[:4])
-        raise DataError(
-            f"{path}: no column has a usual name for {option} ({tried} ...). It has: {shown or 'none'}. Name one: {option}='...'."
-        )
+        name = f"Name one: {option}='...' in Python, --{option} on the command line."
+        raise DataError(f"{path}: no column has a usual name for {option} ({tried} ...). It has: {shown or 'none'}. {name}")
     return found
 
 

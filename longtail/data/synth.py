@@ -7,20 +7,17 @@ on nothing but shape and seed. Memory holds a few numbers per row and label; tex
 from __future__ import annotations
 
 import math
-import os
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from longtail.data.catalogue import LOOKS_EACH, N_DEPARTMENTS, PRODUCTS_EACH, Words, shop_words
+from longtail.data.catalogue import LOOKS_EACH, MOST_SERIES, N_DEPARTMENTS, N_SERIES, PRODUCTS_EACH, Words, shop_words
+from longtail.data.files import in_order
 from longtail.data.filters import TEST_NAMES, TRAIN_NAMES
 from longtail.errors import SettingError, UnknownName
 from longtail.frequency import TAIL_MOST
@@ -32,11 +29,9 @@ BLOCK_ROWS = 16_384  # one gzip member each; rows with very many labels come in 
 BLOCK_PAIRS = 500_000
 GZIP_LEVEL = 1  # the numbers of labels hardly shrink more at higher levels
 
-FAM = 2.5
-FAMILIES_EACH = 5
-MOST_FAMILY = 200
-T = TypeVar("T")
-S = TypeVar("S")
+FAMILY_ROWS = 6  # a family has this many times as many labels as rows about it hold on average, so that it has a tail of its own
+MOST_FAMILY = 200  # labels; far fewer than there are colours and sizes to tell them apart
+FAMILIES_EACH = 5  # of a niche
 
 
 @dataclass(frozen=True)
@@ -191,7 +186,8 @@ class _Catalogue:
 
     def _sortable(self, rows: NDArray[np.int64], labels: Ints) -> NDArray[np.int64]:
         """Each pair of a row and a label's place as one number, in the order of the file."""
-        return rows * self.shape.labels + self.plan.label_ids[labels]
+        pairs: NDArray[np.int64] = rows * self.shape.labels + self.plan.label_ids[labels]
+        return pairs
 
     def label_titles(self, first: int, stop: int) -> Texts:
         places = self.label_order[first:stop]
@@ -207,14 +203,17 @@ def _catalogue(shape: Shape, seed: int) -> _Catalogue:
     # any whole number is a seed; its lower 64 bits count
     mixed = np.uint64(seed & (2**64 - 1))
     n_labels = shape.labels
-    n_groups = max(1, int(n_labels / (FAM * shape.labels_per_point)))
+    n_groups = max(1, int(n_labels / (FAMILY_ROWS * shape.labels_per_point)))  # of rows about one family
     train_ends = kernels.long_tailed_ends(mixed, kernels.TRAIN_SIZE, shape.train, n_groups, shape.pairs, n_labels)
     test_pairs = round(shape.test * shape.labels_per_point)
     test_ends = kernels.long_tailed_ends(mixed, kernels.TEST_SIZE, shape.test, n_groups, test_pairs, n_labels)
     family_ends = _families(train_ends, n_groups, n_labels)
     n_families = len(family_ends) - 1
     n_niches = max(1, n_families // FAMILIES_EACH)
-    words = shop_words(brands_each=min(max(n_labels // 5000, 8), 500))
+    words = shop_words(
+        brands_each=min(max(n_labels // 1000, 8), 500),
+        n_series=min(max(n_labels // 100, N_SERIES), MOST_SERIES),
+    )
     leaves_each = LOOKS_EACH * words.n_uses
     n_products = N_DEPARTMENTS * PRODUCTS_EACH
     niche_leaf, niche_mark, product_ends = _spread(n_niches, n_products, leaves_each)
@@ -269,12 +268,12 @@ def _spread(n_niches: int, n_products: int, leaves_each: int) -> tuple[NDArray[n
     even = niches * n_leaves // n_niches
     mark = niches - -(-even * n_niches // n_leaves)
     product, within = np.divmod(even, leaves_each)
-    # a step prime to the number of leaves mixes looks and uses, where niches are few and would all have the same
-    leaf = product * leaves_each + (within * 77 + product * 31) % leaves_each
+    # a step prime to the number of leaves, from another start for each product: where niches are few, looks and uses differ too
+    leaf = product * leaves_each + (within * 77 + (product * 2_654_435_761 >> 12)) % leaves_each
     return leaf, mark, np.searchsorted(product, np.arange(n_products + 1))
 
 
-def _shuffled(seed: np.uint64, purpose: int, n: int) -> NDArray[np.int64]:
+def _shuffled(seed: np.uint64, purpose: np.int64, n: int) -> NDArray[np.int64]:
     return np.argsort(kernels.hashes(seed, purpose, n), kind="stable")
 
 
@@ -283,7 +282,7 @@ def write_synth(folder: Path, shape: Shape, seed: int = 0) -> SynthSummary:
     catalogue = _catalogue(shape, seed)
     with progress("Writing lbl.json.gz", shape.labels, "labels") as advance, open(folder / "lbl.json.gz", "wb") as file:
         blocks = catalogue.blocks(shape.labels)
-        for (first, stop), member in zip(blocks, _in_order(blocks, lambda block: _label_member(catalogue, *block)), strict=True):
+        for (first, stop), member in zip(blocks, in_order(blocks, lambda block: _label_member(catalogue, *block)), strict=True):
             file.write(member)
             advance(stop - first)
     train = _write_split(folder, catalogue, test=False)
@@ -326,7 +325,7 @@ def _write_split(folder: Path, catalogue: _Catalogue, test: bool) -> _Written:
         open(folder / f"{name}.json.gz", "wb") as lines_file,
         open(folder / filter_name, "w", encoding="ascii", newline="\n") as filter_file,
     ):
-        for rows, member in _in_order(catalogue.blocks(n), make):
+        for rows, member in in_order(catalogue.blocks(n), make):
             lines_file.write(member)
             filter_file.writelines(f"{row} {label}\n" for row, label in rows.filter.tolist())
             written.counts += np.bincount(rows.ids, minlength=len(written.counts))
@@ -357,23 +356,6 @@ def _member(lines: Bytes) -> bytes:
     return compressor.compress(lines.data) + compressor.flush()
 
 
-def _in_order(jobs: Iterable[S], work: Callable[[S], T]) -> Iterator[T]:
-    """work(job) for each job, in order, on all cores, with few results waiting."""
-    workers = os.cpu_count() or 1
-    waiting: deque[Future[T]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for job in jobs:
-                waiting.append(pool.submit(work, job))
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
 def synth(shape: Shape, seed: int = 0) -> Dataset:
     """The catalogue that write_synth writes, in memory."""
     catalogue = _catalogue(shape, seed)
@@ -384,7 +366,7 @@ def synth(shape: Shape, seed: int = 0) -> Dataset:
 
 def _split(catalogue: _Catalogue, test: bool) -> Split:
     n, name = (catalogue.shape.test, "tst") if test else (catalogue.shape.train, "trn")
-    parts = list(_in_order(catalogue.blocks(n), lambda block: catalogue.rows(test, *block)))
+    parts = list(in_order(catalogue.blocks(n), lambda block: catalogue.rows(test, *block)))
     ids = np.concatenate([part.ids for part in parts])
     ends = np.concatenate([[0], *(np.diff(part.ends) for part in parts)]).cumsum()
     return Split(

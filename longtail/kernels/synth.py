@@ -1,10 +1,12 @@
 """Rows of a generated catalogue. Every random number is a hash of (seed, what it is for, row, draw), so that any row can
 be made at any time, alone or again, and blocks of rows can be made in any order.
 
-The labels stand in a line: departments, in them products, in them niches, in them families of near-identical labels.
-The rows of a split stand along the same line, each with as many slots as it has labels. Label j is given to the training
-row that owns slot j * slots / labels: this alone gives every label a training point and every row labels that belong
-together, without a table. All other labels of a row are drawn from around its place, popular ones more often.
+The labels stand in a line: departments, in them products, in them niches, in them families, the most popular label of a
+family first. The rows of a split stand along the same line, each with as many slots as it has labels. Label j is given to
+the training row that owns slot j * slots / labels: this alone gives every label a training point and every row labels that
+belong together, without a table. All other labels of a row are drawn, nearly all from one family, popular ones first; a
+label's own page shows the same family. So relations are mutual, and labels that co-occur are on each other's pages.
+Rows about one family are alike in size, and the longer they are the larger the family is.
 
 Only integer arithmetic, division and square roots are used: their results are the same on every machine.
 """
@@ -20,16 +22,15 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
-# what a random number is for
-TRAIN_SIZE, TEST_SIZE, TRAIN_ORDER, TEST_ORDER, LABEL_ORDER = range(5)
-_STRAY, _PAGE, _GROUP, _SERIES, _BRAND, _HEAD_NICHE, _HEAD, _TITLE, _TRAIN_ROW, _TEST_ROW = range(5, 15)
+# what a random number is for; as NumPy's numbers, since kernels are compiled once more for each plain constant they are called with
+TRAIN_SIZE, TEST_SIZE, TRAIN_ORDER, TEST_ORDER, LABEL_ORDER = np.arange(5, dtype=np.int64)
+_ROW_STRAYS, _PAGE_STRAYS, _PAGE, _GROUP, _SERIES, _BRAND, _HEAD_NICHE, _HEAD, _TITLE, _TRAIN_ROW, _TEST_ROW = np.arange(
+    5, 16, dtype=np.int64
+)
 
 # kinds of draw, as upper ends on a scale of 0..65535; draws that found their label taken leave the
-# lower end of the scale to later ones less and less, so that a long row reaches further
-_FAMILY, _NICHE, _PARTNER, _PRODUCT, _DEPARTMENT = 50_000, 57_000, 61_000, 62_500, 64_000
-_PAGE_REACH = 57_000
-_LOYAL = 1
-_TURN = 0
+# lower end of the scale to later ones less and less, so that a long row reaches further; pages begin with the family alone
+_FAMILY, _NICHE, _PARTNER, _PRODUCT, _DEPARTMENT = 56_000, 58_000, 59_200, 60_000, 60_800
 _TRAIN_PAGES, _TEST_PAGES = 60, 30  # percent of the labels that may have their own page there
 
 
@@ -116,7 +117,7 @@ def long_tailed_ends(seed, purpose, n, n_groups, total, most):
     """
     weights = np.empty(n, np.float64)
     whole = 0.0
-    stop = 0
+    stop = np.int64(0)
     while stop < n:
         start = stop
         group = start * n_groups // n
@@ -129,8 +130,10 @@ def long_tailed_ends(seed, purpose, n, n_groups, total, most):
         random = _hash(seed, _GROUP, group)
         even = np.float64(np.int64(random & np.uint64(0xFFFFFF)) + 1) / (1 << 24)
         rare = np.float64(_below(random, 1 << 20) + 256) / (1 << 20)
-        weights[start:stop] *= even / np.sqrt(rare) / within
-        whole += even / np.sqrt(rare)
+        weight = even / np.sqrt(rare)
+        for place in range(start, stop):
+            weights[place] *= weight / within
+        whole += weight
     ends = np.empty(n + 1, np.int64)
     ends[0] = 0
     spare = total - n
@@ -209,7 +212,7 @@ def place_pages(plan, test):
     low, high = (_TRAIN_PAGES, _TRAIN_PAGES + _TEST_PAGES) if test else (0, _TRAIN_PAGES)
     purpose = _TEST_ROW if test else _TRAIN_ROW
     n = len(pages)
-    stop = 0
+    stop = np.int64(0)
     while stop < n:
         start = stop
         family, count = _family(plan, _anchor(plan, test, start))
@@ -277,11 +280,11 @@ def _draw_further(plan, focus, random, kind):
 
 
 @njit(nogil=True, cache=True)
-def _related(plan, label, turn):
+def _related(plan, label, purpose):
     """A label whose family belongs with this label: its own, or the rarer it is the more often a popular one of the niche."""
     first, count = _family(plan, label)
-    random = _mix(_hash(plan.seed, _STRAY, label) + np.uint64(turn))
-    if _below(random, _LOYAL * count) >= label - first:
+    random = _hash(plan.seed, purpose, label)
+    if _below(random, 3 * count) >= 2 * (label - first):
         return label
     niche = _niche(plan, label)
     start = _niche_start(plan, niche)
@@ -297,12 +300,12 @@ def _fill(plan, test, place, own, size, out, seen, stamp):
         out[filled] = label
         seen[label] = stamp
         filled += 1
-    focus = _related(plan, _anchor(plan, test, place), 0)
+    focus = _related(plan, _anchor(plan, test, place), _ROW_STRAYS)
     reach = 65536
     if own >= 0:
         seen[own] = stamp
-        focus = _related(plan, own, _TURN)
-        reach = _PAGE_REACH
+        focus = _related(plan, own, _PAGE_STRAYS)
+        reach = _FAMILY
     key = _hash(plan.seed, _TEST_ROW if test else _TRAIN_ROW, place)
     misses = 0
     draw = 0
@@ -312,7 +315,9 @@ def _fill(plan, test, place, own, size, out, seen, stamp):
         lowest = min(misses * 65536 // (16 + 4 * size), _PARTNER)
         kind = lowest + (np.int64(random & np.uint64(0xFFFF)) * max(reach - lowest, 0) >> 16)
         random = _mix(random)
-        label = _free_in_family(plan, focus, random, seen, stamp) if kind < _FAMILY else np.int64(-1)
+        label = -1
+        if kind < _FAMILY:
+            label = _free_in_family(plan, focus, random, seen, stamp)
         if label < 0:
             label = _draw_further(plan, focus, random, max(kind, _FAMILY))
         if seen[label] == stamp:
@@ -352,7 +357,7 @@ def draw_rows(plan, test, places):
         room += size
         most = max(most, size)
     labels = np.empty(room, np.int32)
-    reciprocal = np.zeros(room, np.bool_)
+    reciprocal = np.empty(room, np.bool_)
     ends = np.zeros(n + 1, np.int64)
     focus = np.empty(n, np.int32)
     is_own = np.empty(n, np.bool_)
@@ -372,6 +377,8 @@ def draw_rows(plan, test, places):
             _fill(plan, test, place, own, drawn, labels[start:], seen, n_filled)
             if not test or own < 0:
                 stop = start + size
+                for pair in range(start, stop):
+                    reciprocal[pair] = False
                 break
             kept = 0
             stop = start
@@ -389,8 +396,7 @@ def draw_rows(plan, test, places):
                 stop += 1
             if kept:
                 break
-            reciprocal[start:stop] = False
-            own = -1
+            own = np.int64(-1)
         ends[row + 1] = stop
         focus[row] = own if own >= 0 else _anchor(plan, test, place)
         is_own[row] = own >= 0
@@ -452,7 +458,7 @@ def make_titles(plan, words, labels, serials):
         longest = max(longest, words.offsets[word + 1] - words.offsets[word])
     out = np.empty(n * (8 * (longest + 1) + 64), np.uint8)
     ends = np.zeros(n + 1, np.int64)
-    at = 0
+    at = np.int64(0)
     for row in range(n):
         label = np.int64(labels[row])
         serial = serials[row]
@@ -483,20 +489,20 @@ def make_titles(plan, words, labels, serials):
         start = at
         for part in range(2):
             if (part == 0) != turned:
-                if (random >> np.uint64(4)) & np.uint64(7) != 7:
+                if (random >> np.uint64(4)) & np.uint64(7) < 6:
                     at = _word(words, brand, out, at, start)
-                if (random >> np.uint64(7)) & np.uint64(7) != 7:
+                if (random >> np.uint64(7)) & np.uint64(7) < 5:
                     at = _word(words, series, out, at, start)
             else:
                 if (random >> np.uint64(10)) & np.uint64(7) < 6:
                     at = _word(words, look, out, at, start)
+                if (random >> np.uint64(13)) & np.uint64(7) < 5:
+                    at = _word(words, words.use + use, out, at, start)
                 at = _word(words, words.product + product, out, at, start)
                 if plan.niche_mark[niche] > 0:
                     out[at] = 32
                     out[at + 1] = 77  # M
                     at = _number(plan.niche_mark[niche] + 1, out, at + 2)
-                if (random >> np.uint64(13)) & np.uint64(7) < 5:
-                    at = _word(words, words.use + use, out, at, start)
         out[at] = 44
         at += 1
         if (random >> np.uint64(16)) & np.uint64(7) < 5:
@@ -532,7 +538,7 @@ def write_json_lines(first_row, titles, title_ends, ids, ends, pieces, piece_end
     n = len(title_ends) - 1
     out = np.empty(len(titles) + n * (len(pieces) + 20) + len(ids) * 20, np.uint8)
     with_labels = len(ends) > 0
-    at = 0
+    at = np.int64(0)
     for row in range(n):
         at = _copy(pieces, piece_ends[0], piece_ends[1], out, at)
         at = _number(np.int64(first_row + row), out, at)

@@ -50,7 +50,7 @@ class XCRaw(Format):
             train.labels.resize(len(train), n_labels)
         else:
             test = Split(Texts.of([]), csr_matrix((0, n_labels), dtype=np.float32))
-        train, test = read_filters(path if folder == path else folder, train, test)
+        train, test = read_filters(path, *read_filters(folder, train, test))
         return Dataset(path.resolve().name, train, test, label_texts, label_uids, notes=tuple(notes))
 
     def write(self, data: Dataset, folder: Path) -> list[str]:

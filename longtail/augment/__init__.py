@@ -1,0 +1,1 @@
+"""AUGMENT: training rows + LabelGraph -> more training rows."""

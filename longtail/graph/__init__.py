@@ -1,0 +1,1 @@
+"""GRAPH: training rows -> LabelGraph."""

@@ -1,0 +1,39 @@
+"""Two instructions of the machine that Numba does not offer by itself."""
+
+from __future__ import annotations
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+@intrinsic
+def prefetch(typing_context, array, place):
+    """Ask for the memory of array[place] before it is needed, so that the wait for it overlaps with other work."""
+    if not isinstance(array, types.Array) or not isinstance(place, types.Integer):
+        return None
+
+    def generate(context, builder, signature, arguments):
+        held = context.make_array(array)(context, builder, arguments[0])
+        at = builder.gep(held.data, [context.cast(builder, arguments[1], place, types.intp)])
+        number, pointer = ir.IntType(32), cgutils.voidptr_t
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        hint = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        to_read, keep_near, data = number(0), number(3), number(1)
+        builder.call(hint, [builder.bitcast(at, pointer), to_read, keep_near, data])
+        return context.get_dummy_value()
+
+    return types.void(array, place), generate
+
+
+@intrinsic
+def lowest_bit(typing_context, word):
+    """The place of the lowest bit that is set in a uint64; 64 where none is."""
+    if word != types.uint64:
+        return None
+
+    def generate(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.IntType(1)(0))
+
+    return types.int64(word), generate
