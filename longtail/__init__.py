@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Dataset": "longtail.values",
+    "LabelGraph": "longtail.values",
     "Predictions": "longtail.values",
     "Split": "longtail.values",
     "Texts": "longtail.values",
@@ -16,6 +17,12 @@ _HOME = {
     "from_lists": "longtail.data.lists",
     "describe": "longtail.data.describe",
     "convert": "longtail.data.convert",
+    "cooccurrence": "longtail.graph.cooccurrence",
+    "walk": "longtail.graph.walks",
+    "load_graph": "longtail.graph.store",
+    "save_graph": "longtail.graph.store",
+    "Gandalf": "longtail.augment.gandalf",
+    "LabelMix": "longtail.augment.labelmix",
     "nearest_text": "longtail.nearest",
     "evaluate": "longtail.evaluation",
     "read_predictions": "longtail.predictions",

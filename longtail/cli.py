@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,9 @@ import typer
 from longtail.errors import LongtailError, SettingError
 
 if TYPE_CHECKING:
-    from longtail.values import Dataset
+    from scipy.sparse import csr_matrix
+
+    from longtail.values import Dataset, LabelGraph
 
 app = typer.Typer(
     name="longtail",
@@ -33,6 +36,8 @@ LabelTexts = Annotated[Path | None, typer.Option(help="File with the text of eac
 Fields = Annotated[str, typer.Option(help="Fields of XC raw lines that make up the text, such as title,content.")]
 Encoding = Annotated[str, typer.Option(help="Of text files.")]
 TestShare = Annotated[float, typer.Option(help="Share to hold out where there is no test split.")]
+
+PLOTTED = 4  # labels in a plot of neighbours, where none is named
 
 
 def _version(wanted: bool) -> None:
@@ -231,6 +236,156 @@ def check(
         for note in write(apply_protocol(found), write_filters, "xc"):
             sys.stderr.write(f"{note}\n")
         sys.stderr.write(f"Wrote {write_filters} under the XC protocol. Next: longtail check {write_filters}\n")
+
+
+@app.command()
+def graph(
+    data: Data,
+    kind: Annotated[str, typer.Option(help="cooccurrence, symmetric, walk or ppr.")] = "cooccurrence",
+    delta: Annotated[
+        float | None, typer.Option(help="Weights must be above it; 0.1 unless told. For cooccurrence, symmetric.", show_default=False)
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(help="Labels kept of each row; 10 for walk and ppr, 100 with --order 2, else all.", show_default=False)
+    ] = None,
+    restart: Annotated[
+        float | None, typer.Option(help="Chance to start a walk anew; 0.8 unless told. For walk, ppr.", show_default=False)
+    ] = None,
+    length: Annotated[int | None, typer.Option(help="Steps of a walk; 400 unless told.", show_default=False)] = None,
+    head: Annotated[
+        int | None, typer.Option(help="Labels with more rows are left out of walks; 500 unless told.", show_default=False)
+    ] = None,
+    order: Annotated[int, typer.Option(min=1, max=2, help="2 for neighbours of neighbours.")] = 1,
+    label: Annotated[str | None, typer.Option(help="Print the neighbours of this label, a text or an id.", show_default=False)] = None,
+    stats: Annotated[bool, typer.Option("--stats", help="Print degrees, isolated labels, weights on one row.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw neighbours as bars into this PNG.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the graph to this .npz.", show_default=False)] = None,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """Which labels belong together: make the label graph of the training rows, look at it, keep it."""
+    from longtail.graph.inspect import find_label, graph_stats, neighbours
+    from longtail.graph.plot import save_neighbours
+    from longtail.graph.store import save_graph
+    from longtail.tables import graph_table, neighbours_table
+
+    make = _maker(kind, order, dict(delta=delta, top=top, restart=restart, length=length, head=head), seed)
+    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    shown = None if label is None else find_label(found, label)
+    made = make(found.train.labels)
+    if shown is not None:
+        name = "" if found.label_texts is None else found.label_texts[shown]
+        _show(neighbours_table(shown, name, made, neighbours(made, found, shown)))
+    if stats or not (out or plot or label):
+        _show(graph_table(found.name, made, graph_stats(made, found.train.labels)))
+    if plot:
+        save_neighbours(plot, made, found, _spread(made) if shown is None else [shown])
+        sys.stderr.write(f"Wrote {plot}.\n")
+    if out:
+        save_graph(made, out)
+        typer.echo(f"Wrote {out}: {made.weights.nnz:,} weights of {made.n_labels:,} labels. Next: {_use_of(made, data, out)}")
+    else:
+        typer.echo(f"Made {made.weights.nnz:,} weights of {made.n_labels:,} labels. To keep them: --out graph.npz")
+
+
+def _maker(kind: str, order: int, given: dict[str, float | int | None], seed: int) -> Callable[[csr_matrix], LabelGraph]:
+    """The function that makes the graph, with the settings that were given; one that this kind does not have is spoken of."""
+    from inspect import signature
+
+    from longtail.graph.second_order import second_order
+    from longtail.names import load
+
+    function = load("graphs", kind)
+    known = signature(function).parameters
+    settings = {name: value for name, value in given.items() if value is not None}
+    kept: dict[str, Any] = {"top": settings.pop("top")} if order == 2 and "top" in settings else {}
+    for name in settings:
+        if name not in known:
+            usable = ", ".join(f"--{other}" for other in given if other in known)
+            raise SettingError(f"A graph of kind {kind!r} has no use for --{name}. It takes: {usable}.")
+    if "seed" in known:
+        settings["seed"] = seed
+    if order == 2:
+        return lambda labels: second_order(function(labels, **settings), **kept)
+    return lambda labels: function(labels, **settings)
+
+
+def _spread(made: LabelGraph) -> list[str | int]:
+    """A few labels with neighbours, from the most to the least frequent, even on a logarithmic scale of ranks."""
+    import numpy as np
+
+    ranked = np.argsort(-made.counts, kind="stable")
+    ranked = ranked[np.diff(made.weights.indptr)[ranked] > 1]  # more than itself
+    if not len(ranked):
+        raise SettingError("No label has a neighbour in this graph, so there is nothing to draw.")
+    return [int(ranked[rank]) for rank in np.unique(np.geomspace(1, len(ranked), PLOTTED).astype(int)) - 1]
+
+
+def _use_of(made: LabelGraph, data: Path, out: Path) -> str:
+    """What to type to use a graph of this kind."""
+    targets = {"cooccurrence": "", "symmetric": " targets=glas", "walk": " targets=walk"}
+    if made.kind not in targets:
+        return f"longtail.load_graph({str(out)!r}) in Python"
+    return f"longtail augment {data} --method gandalf --graph {out} --out NEW{targets[made.kind]}"
+
+
+@app.command()
+def augment(
+    data: Data,
+    out: Out,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the method, such as delta=0.2.", show_default=False)
+    ] = None,
+    method: Annotated[str, typer.Option(help="One of: longtail list augmentations.")] = "gandalf",
+    to: Annotated[str, typer.Option(help="xc, sparse, pecos, fasttext or parquet.")] = "xc",
+    binary: Annotated[bool, typer.Option("--binary", help="Every target becomes 1, for systems without soft targets.")] = False,
+    graph: Annotated[Path | None, typer.Option(help="A graph that longtail graph wrote, instead of a new one.", show_default=False)] = None,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """More training rows from label texts and label graphs, written for any system to train on."""
+    from inspect import signature
+
+    from longtail.augment.rows import Augmentation, to_dataset
+    from longtail.data.convert import write, writer
+    from longtail.data.files import check_free
+    from longtail.graph.store import load_graph
+    from longtail.names import load
+    from longtail.settings import build
+
+    writer(to)  # what cannot work is told before the reading
+    check_free(out)
+    way = build(load("augmentations", method), settings or [], method)
+    if not isinstance(way, Augmentation):
+        raise SettingError(
+            f"{method} is a hook that a trainer calls in each step; it makes no rows to write. See: longtail list augmentations"
+        )
+    held = None if graph is None else load_graph(graph)
+    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    more = {"label_features": found.label_features} if "label_features" in signature(way.augment).parameters else {}
+    made = way.augment(found.train, found.label_texts, held, seed=seed, **more)
+    notes = [*made.notes, *write(to_dataset(made, found, binary=binary), out, to)]
+    if (made.row_weights != 1).any():
+        notes.append("Row weights are left out: no format holds them.")
+    for note in notes:
+        sys.stderr.write(f"{note}\n")
+    pairs = int(made.split.labels.indptr[made.n_original])
+    made_pairs = made.split.labels.nnz - pairs
+    typer.echo(f"{made.n_original:,} training rows with {pairs:,} pairs, {made.n_made:,} {made.kind} rows with {made_pairs:,} pairs.")
+    share = f" --test-share {test_share} --seed {seed}" if test_share else ""
+    typer.echo(f"Wrote {out} to train on. Next, on the original counts: longtail evaluate PREDICTIONS {data}{share}")
 
 
 @app.command()

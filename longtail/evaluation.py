@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from longtail.frequency import GROUPS, equal_volume_bins, frequency_groups
 from longtail.kernels.resample import weighted_sums
 from longtail.metrics import Judged, Reals
 from longtail.predictions import drop_filtered, most_filtered
-from longtail.values import Dataset, Predictions
+from longtail.values import Dataset, Predictions, Split
 
 KS = (1, 3, 5)
 RECALL_KS = (5, 10, 100)
@@ -30,6 +31,9 @@ AT_ONCE = 16  # resamples in one pass over the rows: 9 MB of counts at 135,000 r
 # Propensity constants by what the data set's name contains, first match first (XC repository; Jain et al. 2016)
 CONSTANTS = (("amazon", 0.6, 2.6), ("wikiseealso", 0.55, 1.5), ("wiki", 0.5, 0.4))
 OTHER_CONSTANTS = (0.55, 1.5)
+
+# uids of rows that an augmentation made, as longtail.augment.rows.to_dataset writes them
+MADE = re.compile(rb"(label|labelmix|mixup|labelmixup|synonyms):[0-9]+")
 
 
 def propensity_constants(name: str) -> tuple[float, float]:
@@ -124,9 +128,10 @@ def evaluate(
         found = drop_filtered(found, pairs)
     known = propensity_constants(data.name)
     a, b = known[0] if a is None else a, known[1] if b is None else b
-    counts = data.label_counts()
+    train = original_rows(data, notes)
+    counts = np.bincount(train.labels.indices, minlength=data.n_labels)
     judged = metrics.judge(found, data.test.labels)
-    rows = row_scores(judged, metrics.inverse_propensity(counts, len(data.train), a, b), ks)
+    rows = row_scores(judged, metrics.inverse_propensity(counts, len(train), a, b), ks)
     values = {name: scores.percent for name, scores in rows.items()}
     for k in ks:
         values[f"coverage@{k}"] = 100 * metrics.coverage_at(k, judged)
@@ -136,7 +141,7 @@ def evaluate(
         "test_rows": len(data.test),
         "rows_without_labels": int((judged.n_true == 0).sum()),
         "labels": data.n_labels,
-        "train_rows": len(data.train),
+        "train_rows": len(train),
         "filtered_pairs": 0 if pairs is None else len(pairs),
         "A": a,
         "B": b,
@@ -157,6 +162,27 @@ def check_fits(found: Predictions, data: Dataset) -> None:
     if found.ids.size and int(found.ids.max()) >= data.n_labels:
         row = int(np.flatnonzero((found.ids >= data.n_labels).any(axis=1))[0])
         raise DataError(f"Row {row} of the predictions names label {found.ids[row].max()}; {data.name} has labels 0..{data.n_labels - 1}.")
+
+
+def original_rows(data: Dataset, notes: list[str]) -> Split:
+    """The training rows without those that an augmentation made, as their uids tell: made rows say nothing about how often a label
+    was observed, which is what propensities and frequency bins rest on."""
+    uids = data.train.uids
+    if uids is None:
+        return data.train
+    colons = np.flatnonzero(uids.buffer == ord(":"))
+    places = np.unique(np.searchsorted(uids.offsets, colons, side="right") - 1)  # few or none in most data sets
+    made = np.zeros(len(uids), bool)
+    made[places] = [MADE.fullmatch(uid) is not None for uid in uids.take(places).encoded()]
+    if not made.any():
+        return data.train
+    if made.all():
+        raise DataError(
+            f"All {len(made):,} training rows of {data.name} were made by augmentation, so it has no label counts of its own. "
+            "Evaluate on the data set that they were made from."
+        )
+    notes.append(f"{made.sum():,} of {len(made):,} training rows were made by augmentation; label counts leave them out.")
+    return data.train.rows(np.flatnonzero(~made))
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:

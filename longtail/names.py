@@ -1,4 +1,4 @@
-"""Short name -> class, imported on first use."""
+"""Short name -> class or function, imported on first use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,30 @@ FORMATS = {
     "table": ("longtail.data.formats.table:Table", "CSV, TSV or JSON lines with a text and a labels column"),
 }
 
-KINDS = {"formats": FORMATS}
+GRAPHS = {
+    "cooccurrence": ("longtail.graph.cooccurrence:cooccurrence", "P(i|j): the share of a label's rows that carry another label too"),
+    "symmetric": ("longtail.graph.cooccurrence:symmetric_cooccurrence", "0.5 (P(i|j) + P(j|i)), the S of the GLaS regulariser"),
+    "walk": ("longtail.graph.walks:walk", "labels that random walks with restart reach, ECLARE's graph"),
+    "ppr": ("longtail.graph.pagerank:pagerank", "personalised PageRank: where such a walk rests in the long run"),
+}
+
+AUGMENTATIONS = {
+    "gandalf": ("longtail.augment.gandalf:Gandalf", "a row for each label: its text, annotated with what it co-occurs with"),
+    "labelmix": ("longtail.augment.labelmix:LabelMix", "training texts with the text of one of their labels behind them"),
+    "synonyms": ("longtail.augment.synonyms:Synonyms", "training texts with words replaced by their nearest"),
+    "mixup": ("longtail.augment.mixup:MixUp", "two rows' vectors combined; a hook for trainers, or rows with features"),
+    "label-mixup": (
+        "longtail.augment.mixup:LabelMixUp",
+        "a row's vector and one of its labels'; a hook for trainers, or rows with features",
+    ),
+    "manifold-mixup": ("longtail.augment.mixup:ManifoldMixUp", "hidden vectors combined at a random layer; a hook for trainers"),
+}
+
+KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS}
 
 
 def load(kind: str, name: str) -> Any:
-    """The class registered under `name`.
+    """What is registered under `name`.
 
     >>> load("formats", "xc").__name__
     'XCRaw'

@@ -15,7 +15,11 @@ from longtail.frequency import TAIL_MOST, TORSO_MOST
 if TYPE_CHECKING:  # results print themselves through this module, so they cannot be imported here
     from longtail.data.describe import Description, Faulty
     from longtail.evaluation import Difference, Evaluation
+    from longtail.graph.inspect import GraphStats, Neighbour
+    from longtail.values import LabelGraph
 
+NO_LIMIT = -1  # how a graph's settings write None
+SOURCES = {"itself": "itself", "direct": "the same rows", "walk": "over other labels"}
 RANKED = ("P", "nDCG", "PSP", "PSnDCG", "R", "hits", "coverage")
 
 
@@ -129,6 +133,42 @@ def _sizes(seen: Description) -> list[tuple[str, str]]:
         ("label words that inputs use", f"{gandalf.words_shared:.1%}"),
         ("Gandalf's assumption", f"{gandalf.verdict}{measured}"),
     ]
+
+
+def graph_table(name: str, graph: LabelGraph, stats: GraphStats) -> RenderableType:
+    """Numbers about a label graph."""
+    table = Table(title=Text(f"{name}, {graph.kind} graph"), title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column()
+    to_others = stats.edges - stats.self_loops
+    rows = [
+        ("labels", f"{stats.labels:,}, {stats.isolated:,} isolated ({_share(stats.isolated, stats.labels)}): they point to no other label"),
+        ("weights", f"{stats.edges:,}, {to_others:,} of them to other labels"),
+        ("neighbours of a label", f"mean {stats.degree_mean:.2f}, median {stats.degree_median:g}, at most {stats.degree_max:,}"),
+        ("rest on one training row", f"{stats.on_one_row:,} ({_share(stats.on_one_row, to_others)} of the weights to other labels)"),
+    ]
+    if stats.on_no_row:
+        rows.append(("rest on no training row", f"{stats.on_no_row:,} ({_share(stats.on_no_row, to_others)}): reached over other labels"))
+    rows.append(("made with", ", ".join(f"{key} {value}" for key, value in graph.settings.items() if value != NO_LIMIT)))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def neighbours_table(label: int, text: str, graph: LabelGraph, found: Sequence[Neighbour]) -> RenderableType:
+    """The labels that one label points to, strongest first."""
+    count = int(graph.counts[label])
+    table = Table(title=Text(f"{text or 'label'} ({label}), {count:,} training row{'s' * (count != 1)}"), title_justify="left")
+    for column in ("weight", "common rows", "from", "label", "text"):
+        table.add_column(column, justify="left" if column in ("from", "text") else "right")
+    for one in found:
+        table.add_row(f"{one.weight:.4f}", f"{one.common_rows:,}", SOURCES[one.source], f"{one.label}", Text(one.text))
+    empty = [] if found else [Text("It points to no label, not even itself.", style="dim")]
+    return Group(table, *empty)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / max(whole, 1):.1%}"
 
 
 def _texts(rows: Faulty) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from longtail import load_graph
 
 ROOT = Path(__file__).parent.parent
 
@@ -111,3 +114,91 @@ def test_usage_errors_exit_with_2() -> None:
     assert run("check").returncode == 2
     assert run("nonsense").returncode == 2
     assert run("check", "x", "--nonsense").returncode == 2
+
+
+def test_a_graph_is_made_looked_at_and_kept(table: Path, tmp_path: Path) -> None:
+    told = run("graph", table)
+    assert told.returncode == 0, told.stderr
+    # fruit stands in 12 rows, red in 8, toy in 8; fruit and red meet in 4, red and toy in 4
+    assert "3, 0 isolated" in told.stdout and "7, 4 of them to other labels" in told.stdout
+    assert "mean 1.33, median 1, at most 2" in told.stdout and "0 (0.0% of the weights to other labels)" in told.stdout
+    assert told.stdout.endswith("Made 7 weights of 3 labels. To keep them: --out graph.npz\n")
+    told = run("graph", table, "--label", "fruit")
+    assert re.findall(r"│ +([\d.]+) │ +(\d+) │ ([a-z ]+?) +│ +\d │ (\w+)", told.stdout) == [
+        ("1.0000", "12", "itself", "fruit"),
+        ("0.3333", "4", "the same rows", "red"),
+    ]
+    done = run("graph", table, "--kind", "walk", "--length", "50", "--out", tmp_path / "walk.npz", "--plot", tmp_path / "bars.png")
+    assert done.returncode == 0, done.stderr
+    assert f"Next: longtail augment {table} --method gandalf --graph {tmp_path / 'walk.npz'} --out NEW targets=walk" in done.stdout
+    assert "isolated" not in done.stdout and "Wrote" in done.stderr
+    graph = load_graph(tmp_path / "walk.npz")
+    assert (graph.kind, graph.settings["length"], graph.settings["seed"]) == ("walk", 50, 0)
+    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "settings"),
+    [
+        ((), "cooccurrence", {"delta": 0.1, "top": -1}),
+        (("--kind", "symmetric", "--delta", "0.3", "--top", "2"), "symmetric", {"delta": 0.3, "top": 2}),
+        (("--kind", "ppr", "--restart", "0.5"), "pagerank", {"restart": 0.5, "top": 10}),
+        (("--kind", "walk", "--head", "4", "--seed", "7"), "walk", {"head": 4, "seed": 7, "length": 400, "restart": 0.8}),
+        (("--order", "2", "--top", "2"), "second-order", {"of": "cooccurrence", "top": -1, "second_order_top": 2}),
+    ],
+)
+def test_graph_options_reach_the_graph(
+    options: tuple[str, ...], kind: str, settings: dict[str, object], table: Path, tmp_path: Path
+) -> None:
+    done = run("graph", table, *options, "--out", tmp_path / "graph.npz")
+    assert done.returncode == 0, done.stderr
+    graph = load_graph(tmp_path / "graph.npz")
+    assert graph.kind == kind
+    assert settings.items() <= graph.settings.items()
+
+
+def test_augmented_rows_are_written_and_evaluated_apart(xc_folder: Path, tmp_path: Path) -> None:
+    done = run("augment", xc_folder, "--out", tmp_path / "more")
+    assert done.returncode == 0, done.stderr
+    # "apple" has two rows, one of them with "pear"; "pear" has one, with "apple"
+    assert "2 training rows with 3 pairs, 2 label rows with 4 pairs." in done.stdout
+    assert f"longtail evaluate PREDICTIONS {xc_folder}\n" in done.stdout
+    with gzip.open(tmp_path / "more" / "trn.json.gz", "rt") as file:
+        last = [json.loads(line) for line in file][2:]
+    assert [(row["uid"], row["title"], row["target_ind"], row["target_rel"]) for row in last] == [
+        ("label:0", "apple", [0, 1], [1.0, 0.5]),
+        ("label:1", "pear", [0, 1], [1.0, 1.0]),
+    ]
+    assert run("baseline", xc_folder, "--out", tmp_path / "found.npz").returncode == 0
+    plain, more = (run("evaluate", tmp_path / "found.npz", folder, "-k", "1") for folder in (xc_folder, tmp_path / "more"))
+    assert "2 of 4 training rows were made by augmentation; label counts leave them out." in more.stdout
+    assert "augmentation" not in plain.stdout
+    assert [line for line in plain.stdout.splitlines() if "PSP" in line] == [line for line in more.stdout.splitlines() if "PSP" in line]
+
+
+def test_augment_takes_settings_a_graph_and_a_format(xc_folder: Path, tmp_path: Path) -> None:
+    assert run("graph", xc_folder, "--delta", "0", "--out", tmp_path / "graph.npz").returncode == 0
+    settings = ("--graph", tmp_path / "graph.npz", "--to", "pecos", "--binary", "delta=0.5", "include=Z", "weight=2")
+    done = run("augment", xc_folder, "--out", tmp_path / "pecos", *settings)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "pecos" / "train.txt").read_text() == "0\tapple\n0,1\tpear\n"
+    assert "Row weights are left out" in done.stderr
+    done = run("augment", xc_folder, "--method", "labelmix", "--to", "fasttext", "--out", tmp_path / "mixed", "probability=1", "soft=no")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mixed" / "train.txt").read_text().splitlines()[2] == "__label__0 red apple apple"
+
+
+def test_augment_and_graph_say_what_cannot_be(xc_folder: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "more")
+    assert "Did you mean 'gandalf'" in fails("augment", xc_folder, *out, "--method", "gandolf")
+    assert "No setting of gandalf called 'dleta'. Did you mean 'delta'" in fails("augment", xc_folder, *out, "dleta=0.2")
+    assert "synonyms needs probability=VALUE" in fails("augment", xc_folder, *out, "--method", "synonyms")
+    assert "is a hook that a trainer calls" in fails("augment", xc_folder, *out, "--method", "manifold-mixup")
+    assert "MixUp mixes vectors" in fails("augment", xc_folder, *out, "--method", "mixup")
+    assert "already exists" in fails("augment", xc_folder, "--out", xc_folder)
+    assert "No such file" in fails("augment", xc_folder, *out, "--graph", tmp_path / "nowhere.npz")
+    assert not (tmp_path / "more").exists()
+    assert "'ppr' has no use for --delta. It takes: --top, --restart." in fails("graph", xc_folder, "--kind", "ppr", "--delta", "0.1")
+    assert "Did you mean 'walk'" in fails("graph", xc_folder, "--kind", "walks")
+    assert "No label of LF-TinyTitles is called 'pera'. Nearest: 'pear'" in fails("graph", xc_folder, "--label", "pera")
+    assert "delta came as 3.0" in fails("graph", xc_folder, "--delta", "3")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from longtail.errors import SettingError
 from longtail.graph import cooccurrence as module
@@ -101,6 +102,12 @@ def test_empty_and_single() -> None:
     assert cooccurrence(labels_from_rows([[0], [0]], 1)).weights.toarray().tolist() == [[1.0]]
     unseen = cooccurrence(labels_from_rows([[0, 2]], 4)).weights
     assert np.diff(unseen.indptr).tolist() == [2, 0, 2, 0]
+
+
+def test_a_label_twice_in_a_row_counts_once() -> None:
+    rough = csr_matrix((np.ones(5, np.float32), [1, 0, 1, 1, 0], [0, 3, 5]), shape=(2, 2))
+    assert cooccurrence(rough).weights.toarray().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert rough.indices.tolist() == [1, 0, 1, 1, 0], "what was given stays as it was"
 
 
 @given(st.integers(0, 5000), st.sampled_from([0.0, 0.1, 0.05, 1 / 3, 0.7, 0.999]))

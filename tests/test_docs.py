@@ -15,7 +15,7 @@ from longtail.data.synth import SHAPES
 from longtail.evaluation import CONSTANTS, OTHER_CONSTANTS
 from tests.examples import ROOT, examples, run_page
 
-PAGES = ("index", "reading", "checking", "making", "metrics", "commands", "python")
+PAGES = ("index", "reading", "checking", "making", "graphs", "augmentation", "metrics", "commands", "python")
 
 
 def page(name: str) -> str:
@@ -81,6 +81,9 @@ def test_python_page_has_every_public_name() -> None:
 def test_pages_name_every_format_shape_and_constant() -> None:
     for name in names.FORMATS:
         assert f"| `{name}` |" in page("reading")
+    for kind in ("graphs", "augmentations"):
+        for name, what in names.describe_names(kind):
+            assert f"{name:<28}{what}\n" in page("commands")
     for name, shape in SHAPES.items():
         row = f"| {name} | {shape.train:,} | {shape.test:,} | {shape.labels:,} | {shape.labels_per_point:g} |"
         assert row in page("making")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.augment.estimate import estimate
 from longtail.augment.rows import Augmented, check_labels, check_share, has_text, named, next_to, with_made_rows
 from longtail.augment.targets import KINDS, Shrink, check_graph, graph_for, label_targets
 from longtail.errors import DataError, SettingError, UnknownName
@@ -29,8 +30,9 @@ class Gandalf:
     Args:
         delta: targets must be above it; own label is always kept.
         include: "D+Z"; "Z", label rows only; "U", as many rows as D has, drawn from D+Z without replacement.
-        targets: "cooccurrence" (equation 6), "onehot" (own label only), "glas" (sigma of the symmetric S), "walk" (the random
-            walk graph, each row divided by its own label's weight).
+        targets: "cooccurrence" (equation 6), "calibrated" (its conditionals corrected by longtail.augment.estimate), "onehot"
+            (own label only), "glas" (sigma of the symmetric S), "walk" (the random walk graph, each row divided by its own
+            label's weight).
         keep: share of the label rows to keep.
         keep_by: "random", or "tail": from the tail bin first, at random within each of five bins of equal training volume.
         shrink: a in G_ij / (G_jj + a), one number or one per label; 0 is equation 6. For targets "cooccurrence".
@@ -50,7 +52,7 @@ class Gandalf:
 
     delta: float = 0.1
     include: Literal["D+Z", "Z", "U"] = "D+Z"
-    targets: Literal["cooccurrence", "onehot", "glas", "walk"] = "cooccurrence"
+    targets: Literal["cooccurrence", "calibrated", "onehot", "glas", "walk"] = "cooccurrence"
     keep: float = 1.0
     keep_by: Literal["random", "tail"] = "random"
     shrink: Shrink = 0.0
@@ -105,9 +107,14 @@ class Gandalf:
             graph = None
         elif graph is None:
             graph = graph_for(self.targets, train.labels, self.delta, seed)
+        estimated = None
+        if self.targets == "calibrated" and graph is not None:
+            estimated = estimate(train, label_texts, graph)
+            fitted = f"fitted to {estimated.n_pairs:,} pairs of {estimated.source}, {estimated.precision:.0%} of them right"
+            notes.append(f"Targets {fitted}." if estimated.n_pairs else "Targets are plain conditionals: there were no pairs to fit to.")
         made = Split(
             self._texts(label_texts, labels, train, notes),
-            label_targets(self.targets, graph, labels, n_labels, self.delta, self.shrink),
+            label_targets(self.targets, graph, labels, n_labels, self.delta, self.shrink, estimated),
             features=None if label_features is None else label_features[labels],
         )
         whole = len(rows) == len(train)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.augment.estimate import Estimate
 from longtail.augment.rows import row_blocks
 from longtail.data.growing import GrowingRows
 from longtail.errors import SettingError
@@ -14,14 +15,14 @@ from longtail.graph.walks import walk
 from longtail.values import LabelGraph
 
 # targets -> the kind of graph they come from
-KINDS = {"cooccurrence": "cooccurrence", "glas": "symmetric", "walk": "walk", "onehot": None}
+KINDS = {"cooccurrence": "cooccurrence", "calibrated": "cooccurrence", "glas": "symmetric", "walk": "walk", "onehot": None}
 
 Shrink = float | NDArray[np.floating]
 
 
 def graph_for(targets: str, labels: csr_matrix, delta: float, seed: int) -> LabelGraph | None:
     """The graph that these targets need, made from the training rows; none for one-hot targets."""
-    if targets == "cooccurrence":
+    if KINDS[targets] == "cooccurrence":
         return cooccurrence(labels, delta)
     if targets == "glas":
         return symmetric_cooccurrence(labels, delta)
@@ -43,12 +44,19 @@ def check_graph(targets: str, graph: LabelGraph, delta: float) -> None:
 
 
 def label_targets(
-    targets: str, graph: LabelGraph | None, labels: NDArray[np.integer], n_labels: int, delta: float = 0.1, shrink: Shrink = 0.0
+    targets: str,
+    graph: LabelGraph | None,
+    labels: NDArray[np.integer],
+    n_labels: int,
+    delta: float = 0.1,
+    shrink: Shrink = 0.0,
+    estimated: Estimate | None = None,
 ) -> csr_matrix:
     """The targets of the rows of `labels`: (len(labels), n_labels), each in (0, 1].
 
     cooccurrence: equation 6 of the Gandalf paper, G_ij / G_jj where above `delta`; own label 1. With `shrink` = a it is
         G_ij / (G_jj + a) for i != j: a label seen once no longer gives its companions probability 1.
+    calibrated: the probability that `estimated` gives the pair, where above `delta`; own label 1.
     glas: sigma(S_ij) where S_ij = 0.5 (P(i|j) + P(j|i)) is above `delta`, own label sigma(1). Labels that never met have S = 0
         and would get sigma(0) = 0.5; they get nothing.
     walk: LCG_ji / LCG_jj where above `delta`, at most 1; own label 1.
@@ -57,18 +65,27 @@ def label_targets(
     if graph is None:
         own = (np.ones(len(labels), np.float32), labels.astype(np.int32), np.arange(len(labels) + 1))
         return csr_matrix(own, shape=(len(labels), n_labels))
+    if targets == "calibrated" and estimated is None:
+        raise SettingError("targets='calibrated' came without an estimate; make one: longtail.augment.estimate.estimate(...).")
     strength = np.broadcast_to(np.asarray(shrink, np.float64), n_labels)
     if targets == "glas" and graph.kind == "cooccurrence":
         graph = _symmetric(graph)
     made = GrowingRows()
     for start, end in row_blocks(len(labels)):
         asked = labels[start:end]
-        block = _block(targets, graph, asked, delta, strength[asked])
+        block = _block(targets, graph, asked, delta, strength[asked], estimated)
         made.add(block.indices.astype(np.int32, copy=False), block.data, block.indptr.astype(np.int64), end / len(labels))
     return made.done(n_labels)
 
 
-def _block(targets: str, graph: LabelGraph, labels: NDArray[np.integer], delta: float, shrink: NDArray[np.float64]) -> csr_matrix:
+def _block(
+    targets: str,
+    graph: LabelGraph,
+    labels: NDArray[np.integer],
+    delta: float,
+    shrink: NDArray[np.float64],
+    estimated: Estimate | None,
+) -> csr_matrix:
     rows = graph.weights[labels]
     lengths = np.diff(rows.indptr)
     places = np.repeat(np.arange(len(labels)), lengths)
@@ -79,10 +96,13 @@ def _block(targets: str, graph: LabelGraph, labels: NDArray[np.integer], delta: 
         with np.errstate(divide="ignore", invalid="ignore"):
             # without a visit to itself nothing can be compared: such a row holds its own label only
             values = np.where(diagonal[places] > 0, np.minimum(rows.data / diagonal[places], 1.0), 0.0)
-    elif targets == "cooccurrence":
+    elif KINDS[targets] == "cooccurrence":
         counts = graph.counts[labels].astype(np.float64)
         together = np.rint(rows.data * counts[places])  # G_ij, whole again: 1 of 10 is then exactly the double 0.1, not above it
-        values = together / np.maximum(counts + shrink, 1e-300)[places]
+        if estimated is not None:
+            values = estimated.probability(together, counts[places])
+        else:
+            values = together / np.maximum(counts + shrink, 1e-300)[places]
     else:
         values = rows.data
     held = (values > values.dtype.type(delta)) & ~own

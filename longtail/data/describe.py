@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 
 from longtail.data.filters import find_leaks
 from longtail.data.matrices import pairs_to_csr
+from longtail.data.twins import find_twins
 from longtail.frequency import GROUPS, frequency_groups
 from longtail.values import Dataset, Pairs, Texts
 
@@ -208,19 +209,15 @@ def _not_in(pairs: Pairs, matrix: csr_matrix) -> int:
 def _gandalf(data: Dataset) -> Gandalf:
     if data.label_texts is None or data.train.texts is None or not data.n_labels:
         return Gandalf(0.0, 0.0, 0, 0.0, 0.0, {}, "cannot be told: inputs or labels have no texts")
-    rows: dict[bytes, int] = {}
-    for row, text in enumerate(data.train.texts.encoded()):
-        if text:
-            rows.setdefault(text, row)
-    twins = [(label, rows[text]) for label, text in enumerate(data.label_texts.encoded()) if text in rows]
-    share = len(twins) / data.n_labels
+    twin = find_twins(data.train.texts, data.label_texts)
+    labels = np.flatnonzero(twin >= 0)
+    share = len(labels) / data.n_labels
     shared = _shared_words(data.train.texts, data.label_texts)
-    if len(twins) > MOST_TWINS:
-        twins = [twins[place] for place in np.linspace(0, len(twins) - 1, MOST_TWINS).astype(int)]
-    if not twins:
+    if len(labels) > MOST_TWINS:
+        labels = labels[np.linspace(0, len(labels) - 1, MOST_TWINS).astype(np.int64)]
+    if not len(labels):
         verdict = "cannot be measured: no label's text is also an input; "
         return Gandalf(share, shared, 0, 0.0, 0.0, {}, verdict + f"inputs hold {shared:.0%} of the words of label texts")
-    labels, places = np.array(twins).T
     binary = data.train.labels.copy()
     binary.data = np.ones(binary.nnz, np.float32)
     counts = data.label_counts()
@@ -229,7 +226,7 @@ def _gandalf(data: Dataset) -> Gandalf:
     itself = together.indices == np.repeat(labels, np.diff(together.indptr))
     together.data = ((together.data / np.maximum(support, 1) > DELTA) & ~itself).astype(np.float32)
     together.eliminate_zeros()
-    carried = binary[places]
+    carried = binary[twin[labels]]
     carried.data[carried.indices == np.repeat(labels, np.diff(carried.indptr))] = 0
     carried.eliminate_zeros()
     right = np.diff(csr_matrix(together.multiply(carried)).indptr)

@@ -11,12 +11,13 @@ from scipy.sparse import csr_matrix
 from longtail.data.files import in_order
 from longtail.data.growing import Scratch
 from longtail.errors import SettingError
-from longtail.graph.rows import Rows, blocks_of_equal_work, check_top, each_part, rows_of_labels
+from longtail.graph.rows import Rows, blocks_of_equal_work, check_top, each_part, rows_of_labels, tidied
 from longtail.kernels.cooccurrence import cooccurrence_rows, fill_ranks, least_counts
 from longtail.progress import progress
 from longtail.values import LabelGraph
 
 BLOCK_PAIRS = 1 << 20  # label pairs counted by one thread at a time; its output is at most as long
+BLOCKS = 32  # at least so many, that all cores have work to the end
 
 
 def cooccurrence(labels: csr_matrix, delta: float = 0.1, top: int | None = None) -> LabelGraph:
@@ -70,21 +71,24 @@ def _weights(labels: csr_matrix, delta: float, top: int | None, symmetric: bool)
     if not 0 <= delta < 1:
         raise SettingError(f"delta came as {delta}; wanted a share from 0 to below 1, such as 0.1.")
     check_top(top)
+    labels = tidied(labels)
     n_labels = labels.shape[1]
     ends = labels.indptr.astype(np.int64, copy=False)
-    label_ends, rows, masses = rows_of_labels(labels)
+    # labels of row r begin at ends[r] + r, as every row has one place more
+    begins = (ends[:-1] + np.arange(labels.shape[0])).astype(np.uint32 if labels.nnz + labels.shape[0] < 1 << 32 else np.int64)
+    label_ends, starts, masses = rows_of_labels(labels, begins)
     counts = np.diff(label_ends)
     order = np.argsort(-counts, kind="stable").astype(np.int32)
     rank_of = np.empty(n_labels, np.uint32)
     rank_of[order] = np.arange(n_labels, dtype=np.uint32)
-    ranks = np.empty(labels.nnz, np.uint32)
+    ranks = np.empty(labels.nnz + labels.shape[0], np.uint32)
     each_part(labels.shape[0], lambda _, first, last: fill_ranks(first, last, ends, labels.indices, rank_of, ranks))
     if symmetric:
         least = np.ones(n_labels, np.int64)
-        cutoffs = np.full(n_labels, n_labels, np.int64)
+        cutoffs = np.full(n_labels, n_labels, np.uint32)
     else:
         least = least_counts(counts, delta)
-        cutoffs = np.searchsorted(-counts[order], -least, side="right")  # so many labels have at least as many rows
+        cutoffs = np.searchsorted(-counts[order], -least, side="right").astype(np.uint32)  # so many labels have at least as many rows
     bounds = np.minimum(masses // np.maximum(least, 1), cutoffs)
     if top is not None:
         bounds = np.minimum(bounds, top)
@@ -95,13 +99,14 @@ def _weights(labels: csr_matrix, delta: float, top: int | None, symmetric: bool)
         first, last = block
         with scratch.lend(n_labels) as buffers:
             made: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]] = cooccurrence_rows(
-                first, last, int(bounds[first:last].sum()), label_ends, rows, ends, ranks, order, rank_of, counts, least, cutoffs,
+                first, last, int(bounds[first:last].sum()), label_ends, starts, ranks, order, rank_of, counts, least, cutoffs,
                 delta, symmetric, -1 if top is None else top, *buffers,
             )  # fmt: skip
         return made
 
-    blocks = blocks_of_equal_work(masses, BLOCK_PAIRS)
-    with progress("Counting label pairs", float(masses.sum()), "pairs") as advance:
+    total = int(masses.sum())
+    blocks = blocks_of_equal_work(masses, min(BLOCK_PAIRS, total // BLOCKS))
+    with progress("Counting label pairs", total, "pairs") as advance:
         for (first, last), made in zip(blocks, in_order(blocks, work), strict=True):
             found.add(*made)
             advance(float(masses[first:last].sum()))

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from longtail.data.files import in_order, shorten
 from longtail.data.growing import Scratch
 from longtail.errors import DataError, SettingError
-from longtail.graph.rows import blocks_of_equal_work, rows_of_labels
+from longtail.graph.rows import blocks_of_equal_work, rows_of_labels, tidied
 from longtail.kernels.cooccurrence import common_rows
 from longtail.values import Dataset, LabelGraph, Texts
 
@@ -131,6 +131,7 @@ class GraphStats:
 def graph_stats(graph: LabelGraph, labels: csr_matrix) -> GraphStats:
     """Degrees, isolated labels, and how many weights rest on a single training row of `labels`."""
     _check_fits(graph, labels)
+    labels = tidied(labels)
     weights = graph.weights
     owners = np.repeat(np.arange(graph.n_labels, dtype=np.int32), np.diff(weights.indptr))
     others = weights.indices != owners

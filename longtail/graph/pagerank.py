@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from longtail.data.files import in_order
 from longtail.data.growing import Scratch
 from longtail.errors import SettingError
-from longtail.graph.rows import Rows, blocks_of_equal_work, check_top, rows_of_labels
+from longtail.graph.rows import Rows, blocks_of_equal_work, check_top, rows_of_labels, tidied
 from longtail.kernels.pagerank import pagerank_rows
 from longtail.progress import progress
 from longtail.values import LabelGraph
@@ -31,6 +31,7 @@ def pagerank(labels: csr_matrix, restart: float = 0.8, top: int = 10, tolerance:
     if not tolerance > 0:
         raise SettingError(f"tolerance came as {tolerance}; wanted a share above 0, such as 1e-4.")
     check_top(top)
+    labels = tidied(labels)
     n_rows, n_labels = labels.shape
     ends = labels.indptr.astype(np.int64, copy=False)
     label_ends, rows, masses = rows_of_labels(labels)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.data.files import in_order
+from longtail.data.matrices import tidy
 from longtail.errors import SettingError
 from longtail.kernels.cooccurrence import add_label_counts, fill_rows
 
@@ -65,6 +67,11 @@ def blocks_of_equal_work(work: NDArray[np.int64], most: int) -> list[tuple[int, 
     return list(zip(starts, starts[1:], strict=False))
 
 
+def tidied(labels: csr_matrix) -> csr_matrix:
+    """The matrix itself where each row's labels are sorted and none stands twice, as in every Dataset; else such a copy."""
+    return labels if labels.has_canonical_format else tidy(csr_matrix(labels, copy=True))[0]
+
+
 def check_top(top: int | None) -> None:
     if top is not None and top < 1:
         raise SettingError(f"top came as {top}; wanted the number of labels to keep a row, 1 or more.")
@@ -81,8 +88,13 @@ def n_parts() -> int:
     return os.cpu_count() or 1
 
 
-def rows_of_labels(labels: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """The rows of each label as (ends, rows), and how many labels stand in those rows, repeats counted."""
+def rows_of_labels(labels: csr_matrix, names: NDArray[Any] | None = None) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """The rows of each label as (ends, rows), and how many labels stand in those rows, repeats counted.
+
+    With `names` a row goes by names[row] instead of its number.
+    """
+    if names is None:
+        names = np.arange(labels.shape[0], dtype=np.int32)
     n_rows, n_labels = labels.shape
     ends, ids = labels.indptr.astype(np.int64, copy=False), labels.indices
     counts = np.zeros((n_parts(), n_labels, 2), np.int64)  # of each part: a label's rows, and the labels in those rows
@@ -95,6 +107,6 @@ def rows_of_labels(labels: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.in
         own = part[:, 0].copy()
         part[:, 0] = free
         free += own
-    rows = np.empty(labels.nnz, np.int32)  # made by numpy, which asks the system for huge pages: random access is faster
-    each_part(n_rows, lambda part, first, last: fill_rows(first, last, ends, ids, counts[part], rows))
+    rows = np.empty(labels.nnz, names.dtype)  # made by numpy, which asks the system for huge pages: random access is faster
+    each_part(n_rows, lambda part, first, last: fill_rows(first, last, ends, ids, counts[part], names, rows))
     return label_ends, rows, masses

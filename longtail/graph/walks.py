@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 from longtail.data.files import in_order
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.graph.normalise import NORMALISERS
-from longtail.graph.rows import Rows, blocks_of_equal_work, check_top, rows_of_labels
+from longtail.graph.rows import Rows, blocks_of_equal_work, check_top, rows_of_labels, tidied
 from longtail.kernels.walks import keep_top, walk_rows
 from longtail.progress import progress
 from longtail.values import LabelGraph
@@ -55,6 +55,7 @@ def walk(
     if normalise not in NORMALISERS:
         raise UnknownName("normalisation", normalise, NORMALISERS)
     check_top(top)
+    labels = tidied(labels)
     unit = None if label_vectors is None else _unit(label_vectors, labels.shape[1])
     counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
     settings: dict[str, float | int | str] = {"length": length, "restart": restart, "top": top, "head": -1 if head is None else head}

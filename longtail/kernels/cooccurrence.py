@@ -2,7 +2,8 @@
 
 Labels are renumbered by rank, 0 for the most frequent. This puts the counters that are used most side by side, and it
 lets a row's labels stand in falling frequency: a label that stands in fewer rows than the threshold asks for cannot
-pass it, so for every label only the start of each row is read.
+pass it, so for every label only the start of each row is read. A row ends with END, which is no rank; so its labels are
+found by one number, the place where they begin, and a visit to a row waits for memory once.
 
 Ranks are unsigned, as are places in the inner loops: Numba takes a negative place to count from the end, and asks at
 every access of a signed one.
@@ -17,7 +18,9 @@ from longtail.kernels.machine import lowest_bit, prefetch
 from longtail.kernels.nearest import keep_best
 
 AHEAD = 16  # rows between asking for a row's memory and reading it
+LINE = 16  # ranks in a cache line; most rows end within two
 SMALL = 255  # the most that a counter of a byte holds
+END = np.uint32(0xFFFFFFFF)
 _ONE = np.uint64(1)
 
 
@@ -33,26 +36,27 @@ def add_label_counts(first, last, ends, ids, counts):
 
 
 @njit(nogil=True, cache=True)
-def fill_rows(first, last, ends, ids, free, rows):
-    """Write rows first..last to where free[label, 0] says for each of their labels, which moves on."""
+def fill_rows(first, last, ends, ids, free, names, rows):
+    """Write the names of rows first..last to where free[label, 0] says for each of their labels, which moves on."""
     for row in range(first, last):
         for place in range(ends[row], ends[row + 1]):
             label = np.uint32(ids[place])
-            rows[free[label, 0]] = row
+            rows[free[label, 0]] = names[row]
             free[label, 0] += 1
 
 
 @njit(nogil=True, cache=True)
 def fill_ranks(first, last, ends, ids, rank_of, ranks):
-    """Write the labels of rows first..last as ranks, the most frequent first."""
+    """Write the labels of rows first..last as ranks, the most frequent first; each row is followed by END."""
     for row in range(first, last):
-        start, end = ends[row], ends[row + 1]
-        for place in range(start, end):
-            ranks[place] = rank_of[np.uint32(ids[place])]
-        if end - start > 48:
-            ranks[start:end].sort()
+        for place in range(ends[row], ends[row + 1]):
+            ranks[place + row] = rank_of[np.uint32(ids[place])]
+        written = ranks[ends[row] + row : ends[row + 1] + row]
+        if len(written) > 48:
+            written.sort()
         else:
-            _insertion_sort(ranks[start:end])
+            _insertion_sort(written)
+        ranks[ends[row + 1] + row] = END
 
 
 @njit(nogil=True, cache=True)
@@ -82,23 +86,26 @@ def least_counts(counts, delta):
 
 
 @njit(nogil=True, cache=True)
-def _count(first, last, rows, ends, ranks, cutoff, least, counters, met, passed):
-    """Count the ranks below `cutoff` in rows[first:last]; returns how many were met, and how many `least` times or more.
+def _count(first, last, starts, ranks, cutoff, least, counters, met, passed):
+    """Count the ranks below `cutoff` in rows that begin at starts[first:last]; returns how many were met, and how many
+    `least` times or more.
 
     `met` and `passed` list them. Rows are asked for beyond `last` too: the next label's rows follow there, and most
     labels have few.
     """
     n_met = np.uint64(0)
     n_passed = np.uint64(0)
-    most = len(rows) - 1
+    most = len(starts) - 1
     for place in range(first, last):
-        prefetch(ends, rows[min(place + 2 * AHEAD, most)])
-        prefetch(ranks, ends[rows[min(place + AHEAD, most)]])
-        row = rows[place]
-        for entry in range(ends[row], ends[row + 1]):
+        ahead = np.int64(starts[min(place + AHEAD, most)])
+        prefetch(ranks, ahead)
+        prefetch(ranks, ahead + LINE)
+        entry = np.uint64(starts[place])
+        while True:
             rank = ranks[entry]
             if rank >= cutoff:
                 break
+            entry += _ONE
             count = np.int64(counters[rank]) + 1
             counters[rank] = count
             met[n_met] = rank  # written without asking; it stays only if the place moves on
@@ -142,15 +149,13 @@ def _mean_share(common, own_count, other_count):
 
 @njit(nogil=True, cache=True)
 def _row(
-    label, size, label_ends, rows, ends, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
+    label, size, label_ends, starts, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
     counters, met, passed, words, summary, best, best_scores, ids, weights,
 ):  # fmt: skip
     """Append the row of one label to (ids, weights); returns their new size."""
     start = size
     own_count = counts[label]
-    n_met, n_passed = _count(
-        label_ends[label], label_ends[label + 1], rows, ends, ranks, cutoffs[label], least[label], counters, met, passed
-    )
+    n_met, n_passed = _count(label_ends[label], label_ends[label + 1], starts, ranks, cutoffs[label], least[label], counters, met, passed)
     if top < 0 and not symmetric:
         for place in range(n_passed):
             ids[start + place] = order[passed[place]]
@@ -184,7 +189,7 @@ def _row(
 
 @njit(nogil=True, cache=True)
 def cooccurrence_rows(
-    first, last, bound, label_ends, rows, ends, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
+    first, last, bound, label_ends, starts, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
     small_counters, counters, met, passed, words, summary,
 ):  # fmt: skip
     """Rows first..last of the graph as (ids, weights, ends), where at most `bound` entries fit.
@@ -201,12 +206,12 @@ def cooccurrence_rows(
     for label in range(first, last):
         if counts[label] <= SMALL:  # counters of a byte stay in a nearer cache
             size = _row(
-                label, size, label_ends, rows, ends, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
+                label, size, label_ends, starts, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
                 small_counters, met, passed, words, summary, best, best_scores, ids, weights,
             )  # fmt: skip
         else:
             size = _row(
-                label, size, label_ends, rows, ends, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
+                label, size, label_ends, starts, ranks, order, rank_of, counts, least, cutoffs, delta, symmetric, top,
                 counters, met, passed, words, summary, best, best_scores, ids, weights,
             )  # fmt: skip
         found_ends[label - first + 1] = size

@@ -14,7 +14,7 @@ from numba import njit
 from longtail.kernels.machine import prefetch
 from longtail.kernels.nearest import keep_best
 
-WALKS = 32
+WALKS = 64
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)

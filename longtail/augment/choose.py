@@ -1,0 +1,92 @@
+"""Which augmentation helps on this data? Tried on training rows alone, "none" included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from longtail.augment.gandalf import LABEL_MARK, Gandalf
+from longtail.augment.rows import Augmentation, Augmented
+from longtail.data.filters import apply_protocol
+from longtail.errors import DataError, SettingError
+from longtail.values import Dataset, Predictions, Split, Texts
+
+# trains on the rows it is given and predicts for the texts: (rows, label texts, texts to predict for) -> predictions
+FitPredict = Callable[[Augmented, Texts, Texts], Predictions]
+# judges predictions for the validation rows (the test split of the data set it is given): metrics by name
+Judge = Callable[[Predictions, Dataset], dict[str, float]]
+
+VALIDATION_SHARE = 0.15
+CRITERIA = ("P@1", "PSP@1", "PSP@5", "coverage@5")
+CANDIDATES: dict[str, Augmentation | None] = {
+    "none": None,
+    "plain": Gandalf(),
+    "calibrated": Gandalf(targets="calibrated"),
+    "calibrated, marked": Gandalf(targets="calibrated", mark=LABEL_MARK),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidate chosen and what every candidate reached on the validation rows."""
+
+    name: str
+    augmentation: Augmentation | None
+    reached: dict[str, dict[str, float]]  # candidate -> metric -> percent
+
+
+def choose(
+    data: Dataset,
+    fit_predict: FitPredict,
+    judge: Judge,
+    candidates: Mapping[str, Augmentation | None] | None = None,
+    criteria: Sequence[str] = CRITERIA,
+    seed: int = 0,
+) -> Choice:
+    """Train on a part of the training rows with each candidate and judge on the rest; the test split is never looked at.
+
+    The best is the candidate whose worst ratio to the best value of each criterion is largest: it gives up least anywhere,
+    so that a gain on the tail cannot buy a loss in the first place.
+    """
+    candidates = CANDIDATES if candidates is None else candidates
+    if not candidates:
+        raise SettingError("No candidates came; wanted at least one augmentation, or None for none.")
+    if not criteria:
+        raise SettingError(f"No criteria came; wanted names of metrics such as {', '.join(CRITERIA)}.")
+    split = validation_split(data, VALIDATION_SHARE, seed)
+    if split.label_texts is None or split.test.texts is None:
+        raise DataError(f"{data.name} has no texts of inputs or labels; augmentation works on them.")
+    reached: dict[str, dict[str, float]] = {}
+    for name, candidate in candidates.items():
+        rows = no_augmentation(split.train) if candidate is None else candidate.augment(split.train, split.label_texts, seed=seed)
+        reached[name] = judge(fit_predict(rows, split.label_texts, split.test.texts), split)
+        for criterion in criteria:
+            if not np.isfinite(reached[name].get(criterion, np.nan)):
+                raise SettingError(f"judge gave no {criterion!r} for candidate {name!r}; wanted a number for each of the criteria.")
+    best = {criterion: max(values[criterion] for values in reached.values()) for criterion in criteria}
+
+    def worst_ratio(name: str) -> float:
+        return min(reached[name][criterion] / best[criterion] if best[criterion] else 1.0 for criterion in criteria)
+
+    chosen = max(reached, key=worst_ratio)  # of equals the first, the simpler
+    return Choice(chosen, candidates[chosen], reached)
+
+
+def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
+    """Training rows parted into training and validation rows, under the XC protocol, with the test rows left out."""
+    order = np.random.default_rng(seed).permutation(len(data.train))
+    n_validation = round(len(order) * share)
+    if not 0 < n_validation < len(order):
+        raise DataError(
+            f"{data.name} has {len(data.train):,} training rows; {share:.0%} of them for validation leaves nothing on one side."
+        )
+    train, validation = data.train.rows(np.sort(order[n_validation:])), data.train.rows(np.sort(order[:n_validation]))
+    return apply_protocol(replace(data, train=replace(train, filter=None), test=replace(validation, filter=None)))
+
+
+def no_augmentation(train: Split) -> Augmented:
+    """The training rows as they are, in the form that augmentations return."""
+    rows = np.arange(len(train), dtype=np.int32)
+    return Augmented(train, len(train), np.ones(len(train), np.float32), rows, "none")
