@@ -68,6 +68,12 @@ class Texts(Sequence[str]):
                 raise IndexError(f"text {index} of {len(self)}")
             place = int(index) % len(self)
             return self.buffer[self.offsets[place] : self.offsets[place + 1]].tobytes().decode()
+        if isinstance(index, slice):
+            first, stop, step = index.indices(len(self))
+            if step == 1:  # no copy
+                stop = max(first, stop)
+                start, end = self.offsets[first], self.offsets[stop]
+                return Texts(self.buffer[start:end], self.offsets[first : stop + 1] - start)
         return self.take(np.arange(len(self))[index])
 
     def take(self, places: NDArray[Any]) -> Texts:

@@ -185,10 +185,10 @@ def test_unknown_labels_are_counted(tmp_path: Path) -> None:
 
 def test_columns_are_named_in_the_error(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "headline,topics\nmario,racing\n")
-    with pytest.raises(
-        DataError, match=r"a.csv: no column has a usual name for text \(.*It has: 'headline', 'topics'\. Name one: text='\.\.\.' in Python, --text on the command line\."
-    ):
+    with pytest.raises(DataError) as caught:
         read(path)
+    assert "a.csv: no column has a usual name for text (" in str(caught.value)
+    assert str(caught.value).endswith("It has: 'headline', 'topics'. Name one: text='...' in Python, --text on the command line.")
     with pytest.raises(DataError, match="usual name for labels"):
         read(path, text="headline")
     with pytest.raises(DataError, match=r"no column called 'heading'\. It has: 'headline', 'topics'\."):

@@ -7,7 +7,6 @@ on nothing but shape and seed. Memory holds a few numbers per row and label; tex
 from __future__ import annotations
 
 import math
-import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,12 @@ from scipy.sparse import csr_matrix
 from longtail.data.catalogue import LOOKS_EACH, MOST_SERIES, N_DEPARTMENTS, N_SERIES, PRODUCTS_EACH, Words, shop_words
 from longtail.data.files import in_order
 from longtail.data.filters import TEST_NAMES, TRAIN_NAMES
+from longtail.data.json_lines import BLOCK_PAIRS, BLOCK_ROWS, gzip_member, json_lines, numbered
 from longtail.errors import SettingError, UnknownName
 from longtail.frequency import TAIL_MOST
 from longtail.kernels import synth as kernels
 from longtail.progress import progress
-from longtail.values import Bytes, Dataset, Ints, Offsets, Pairs, Split, Texts
-
-BLOCK_ROWS = 16_384  # one gzip member each; rows with very many labels come in smaller blocks
-BLOCK_PAIRS = 500_000
-GZIP_LEVEL = 1  # the numbers of labels hardly shrink more at higher levels
+from longtail.values import Dataset, Ints, Offsets, Pairs, Split, Texts
 
 FAMILY_ROWS = 6  # a family has this many times as many labels as rows about it hold on average, so that it has a tail of its own
 MOST_FAMILY = 200  # labels; far fewer than there are colours and sizes to tell them apart
@@ -318,7 +314,9 @@ def _write_split(folder: Path, catalogue: _Catalogue, test: bool) -> _Written:
 
     def make(block: tuple[int, int]) -> tuple[_Rows, bytes]:
         rows = catalogue.rows(test, *block)
-        return rows, _member(_json_lines(name, block[0], rows.titles, rows.ids, rows.ends))
+        ones = np.ones(len(rows.ids), np.float32)
+        labels = csr_matrix((ones, rows.ids, rows.ends), shape=(len(rows.titles), catalogue.shape.labels))
+        return rows, gzip_member(json_lines(numbered(name, *block), rows.titles, labels))
 
     with (
         progress(f"Writing {name}.json.gz", n) as advance,
@@ -337,23 +335,7 @@ def _write_split(folder: Path, catalogue: _Catalogue, test: bool) -> _Written:
 
 
 def _label_member(catalogue: _Catalogue, first: int, stop: int) -> bytes:
-    return _member(_json_lines("lbl", first, catalogue.label_titles(first, stop), np.empty(0, np.int32), np.empty(0, np.int64)))
-
-
-def _json_lines(prefix: str, first_row: int, titles: Texts, ids: Ints, ends: Offsets) -> Bytes:
-    labels = '", "content": "", "target_ind": [' if len(ends) else ""
-    end = "]}\n" if len(ends) else '", "content": ""}\n'
-    pieces = (f'{{"uid": "{prefix}', '", "title": "', labels, ", ", '], "target_rel": [', "1.0", ", ", end)
-    piece_ends = np.cumsum([0, *map(len, pieces)])
-    buffer = np.frombuffer("".join(pieces).encode(), np.uint8)
-    lines: Bytes = kernels.write_json_lines(first_row, titles.buffer, titles.offsets, ids, ends, buffer, piece_ends)
-    return lines
-
-
-def _member(lines: Bytes) -> bytes:
-    """A gzip member without time or name in it; members one after the other are one gzip file."""
-    compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31)
-    return compressor.compress(lines.data) + compressor.flush()
+    return gzip_member(json_lines(numbered("lbl", first, stop), catalogue.label_titles(first, stop)))
 
 
 def synth(shape: Shape, seed: int = 0) -> Dataset:

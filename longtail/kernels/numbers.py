@@ -1,7 +1,8 @@
-"""Decimal text to number, shared by the text kernels."""
+"""Decimal text to number and back, shared by the text kernels."""
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 EXACT = 1 << 53  # further digits cannot change a double
@@ -57,3 +58,17 @@ def parse_number(block, place, stop):
     elif scale > 0 and mantissa > 0:
         value = value * 10.0 ** min(scale, 400)
     return (-value if negative else value), place
+
+
+@njit(nogil=True, cache=True)
+def write_number(number, out, at):
+    """Decimal digits of a number from 0 into out[at:]; the place after them."""
+    digits = 1
+    power = np.int64(10)
+    while number >= power:
+        digits += 1
+        power *= 10
+    for i in range(digits):
+        out[at + digits - 1 - i] = 48 + number % 10
+        number //= 10
+    return at + digits

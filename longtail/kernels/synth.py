@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from longtail.kernels.numbers import write_number
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -415,20 +417,6 @@ def _word(words, word, out, at, line_start):
 
 
 @njit(nogil=True, cache=True)
-def _number(number, out, at):
-    """Decimal digits of a number from 0."""
-    digits = 1
-    power = np.int64(10)
-    while number >= power:
-        digits += 1
-        power *= 10
-    for i in range(digits):
-        out[at + digits - 1 - i] = 48 + number % 10
-        number //= 10
-    return at + digits
-
-
-@njit(nogil=True, cache=True)
 def _model_number(serial, serials, out, at):
     """Letters, a dash and four digits, such as KB-4821: another for every serial."""
     number = serial * 2_654_435_761 % serials
@@ -442,7 +430,7 @@ def _model_number(serial, serials, out, at):
         more //= 26
         at += 1
     out[at] = 45
-    return _number(1000 + number % 9000, out, at + 1)
+    return write_number(1000 + number % 9000, out, at + 1)
 
 
 @njit(nogil=True, cache=True)
@@ -502,7 +490,7 @@ def make_titles(plan, words, labels, serials):
                 if plan.niche_mark[niche] > 0:
                     out[at] = 32
                     out[at + 1] = 77  # M
-                    at = _number(plan.niche_mark[niche] + 1, out, at + 2)
+                    at = write_number(plan.niche_mark[niche] + 1, out, at + 2)
         out[at] = 44
         at += 1
         if (random >> np.uint64(16)) & np.uint64(7) < 5:
@@ -515,45 +503,3 @@ def make_titles(plan, words, labels, serials):
             at = _model_number(serial, plan.serials, out, at)
         ends[row + 1] = at
     return out[:at].copy(), ends
-
-
-@njit(nogil=True, cache=True)
-def _copy(source, start, stop, out, at):
-    for i in range(start, stop):
-        out[at] = source[i]
-        at += 1
-    return at
-
-
-@njit(nogil=True, cache=True)
-def write_json_lines(first_row, titles, title_ends, ids, ends, pieces, piece_ends):
-    """JSON lines of rows with titles that need no escapes.
-
-    Args:
-        first_row: the number in the uid of the first line.
-        ids, ends: labels of each row; no ends at all for lines without labels.
-        pieces, piece_ends: what stands between: before the number of the uid, before the title, before the ids, between
-            ids, before the relevances, one relevance, between relevances, at the end.
-    """
-    n = len(title_ends) - 1
-    out = np.empty(len(titles) + n * (len(pieces) + 20) + len(ids) * 20, np.uint8)
-    with_labels = len(ends) > 0
-    at = np.int64(0)
-    for row in range(n):
-        at = _copy(pieces, piece_ends[0], piece_ends[1], out, at)
-        at = _number(np.int64(first_row + row), out, at)
-        at = _copy(pieces, piece_ends[1], piece_ends[2], out, at)
-        at = _copy(titles, title_ends[row], title_ends[row + 1], out, at)
-        if with_labels:
-            at = _copy(pieces, piece_ends[2], piece_ends[3], out, at)
-            for i in range(ends[row], ends[row + 1]):
-                if i > ends[row]:
-                    at = _copy(pieces, piece_ends[3], piece_ends[4], out, at)
-                at = _number(np.int64(ids[i]), out, at)
-            at = _copy(pieces, piece_ends[4], piece_ends[5], out, at)
-            for i in range(ends[row], ends[row + 1]):
-                if i > ends[row]:
-                    at = _copy(pieces, piece_ends[6], piece_ends[7], out, at)
-                at = _copy(pieces, piece_ends[5], piece_ends[6], out, at)
-        at = _copy(pieces, piece_ends[7], piece_ends[8], out, at)
-    return out[:at].copy()
