@@ -25,6 +25,7 @@ _HOME = {
     "LabelMix": "longtail.augment.labelmix",
     "nearest_text": "longtail.nearest",
     "evaluate": "longtail.evaluation",
+    "adaptive": "longtail.adapt",
     "read_predictions": "longtail.predictions",
 }
 

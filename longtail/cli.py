@@ -342,7 +342,7 @@ def augment(
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the method, such as delta=0.2.", show_default=False)
     ] = None,
-    method: Annotated[str, typer.Option(help="One of: longtail list augmentations.")] = "gandalf",
+    method: Annotated[str, typer.Option(help="One of: longtail list augmentations; or adaptive, which tries Gandalf's forms.")] = "gandalf",
     to: Annotated[str, typer.Option(help="xc, sparse, pecos, fasttext or parquet.")] = "xc",
     binary: Annotated[bool, typer.Option("--binary", help="Every target becomes 1, for systems without soft targets.")] = False,
     graph: Annotated[Path | None, typer.Option(help="A graph that longtail graph wrote, instead of a new one.", show_default=False)] = None,
@@ -358,6 +358,7 @@ def augment(
     """More training rows from label texts and label graphs, written for any system to train on."""
     from inspect import signature
 
+    from longtail.augment.choose import no_augmentation
     from longtail.augment.rows import Augmentation, to_dataset
     from longtail.data.convert import write, writer
     from longtail.data.files import check_free
@@ -367,15 +368,24 @@ def augment(
 
     writer(to)  # what cannot work is told before the reading
     check_free(out)
-    way = build(load("augmentations", method), settings or [], method)
-    if not isinstance(way, Augmentation):
-        raise SettingError(
-            f"{method} is a hook that a trainer calls in each step; it makes no rows to write. See: longtail list augmentations"
-        )
+    way: Any = None
+    if method != "adaptive":
+        way = build(load("augmentations", method), settings or [], method)
+        if not isinstance(way, Augmentation):
+            raise SettingError(
+                f"{method} is a hook that a trainer calls in each step; it makes no rows to write. See: longtail list augmentations"
+            )
+    elif settings or graph:
+        raise SettingError(f"adaptive chooses by itself and takes no settings and no graph; {settings[0] if settings else graph} came.")
     held = None if graph is None else load_graph(graph)
     found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
-    more = {"label_features": found.label_features} if "label_features" in signature(way.augment).parameters else {}
-    made = way.augment(found.train, found.label_texts, held, seed=seed, **more)
+    if method == "adaptive":
+        way = _chosen(found, seed)
+    if way is None:
+        made = no_augmentation(found.train)
+    else:
+        more = {"label_features": found.label_features} if "label_features" in signature(way.augment).parameters else {}
+        made = way.augment(found.train, found.label_texts, held, seed=seed, **more)
     notes = [*made.notes, *write(to_dataset(made, found, binary=binary), out, to)]
     if (made.row_weights != 1).any():
         notes.append("Row weights are left out: no format holds them.")
@@ -386,6 +396,16 @@ def augment(
     typer.echo(f"{made.n_original:,} training rows with {pairs:,} pairs, {made.n_made:,} {made.kind} rows with {made_pairs:,} pairs.")
     share = f" --test-share {test_share} --seed {seed}" if test_share else ""
     typer.echo(f"Wrote {out} to train on. Next, on the original counts: longtail evaluate PREDICTIONS {data}{share}")
+
+
+def _chosen(data: Dataset, seed: int) -> Any:
+    """The form of Gandalf that helps most on validation rows, and the table that shows it."""
+    from longtail.adapt import adaptive
+    from longtail.tables import choice_table
+
+    choice = adaptive(data, seed=seed)
+    _show(choice_table(choice))
+    return choice.augmentation
 
 
 @app.command()

@@ -13,6 +13,7 @@ from longtail.data.zipf import sparkline
 from longtail.frequency import TAIL_MOST, TORSO_MOST
 
 if TYPE_CHECKING:  # results print themselves through this module, so they cannot be imported here
+    from longtail.augment.choose import Choice
     from longtail.data.describe import Description, Faulty
     from longtail.evaluation import Difference, Evaluation
     from longtail.graph.inspect import GraphStats, Neighbour
@@ -177,3 +178,16 @@ def _texts(rows: Faulty) -> str:
 
 def _pairs(count: int | None) -> str:
     return "none" if count is None else f"{count:,} pairs"
+
+
+def choice_table(choice: Choice) -> RenderableType:
+    """What each candidate reached on validation rows, and which was chosen."""
+    table = Table(title="Nearest rows on validation rows held out of the training rows", title_justify="left")
+    shown = ("P@1", "P@5", "PSP@1", "PSP@5", "coverage@5")
+    table.add_column("label rows")
+    for metric in shown:
+        table.add_column(metric, justify="right")
+    for name, reached in choice.reached.items():
+        style = "bold" if name == choice.name else ""
+        table.add_row(name + (" *" if name == choice.name else ""), *(f"{reached[metric]:.2f}" for metric in shown), style=style)
+    return Group(table, Text(f"* chosen: {choice.name}", style="dim"))

@@ -16,6 +16,7 @@ from longtail.augment import estimate as module
 from longtail.augment.estimate import LEAST_PAIRS, Estimate, estimate, pairs_of
 from longtail.augment.gandalf import LABEL_MARK, Gandalf
 from longtail.augment.targets import label_targets
+from longtail.data.synth import Shape, synth
 from longtail.data.twins import carries, find_twins
 from longtail.errors import SettingError
 from longtail.graph.cooccurrence import cooccurrence
@@ -103,14 +104,14 @@ def test_row_times_labels_may_pass_32_bits() -> None:
 
 
 def test_pairs_by_hand(shop: Dataset) -> None:
-    labels, others, together = pairs_of(cooccurrence(shop.train.labels, 0.4))  # 1/3 is left out
+    labels, others, together = pairs_of(cooccurrence(shop.train.labels, 0.4), np.arange(4, dtype=np.int32))  # 1/3 is left out
     found = list(zip(labels.tolist(), others.tolist(), together.tolist(), strict=True))
     assert found == [(0, 1, 2), (1, 0, 2), (1, 3, 2), (2, 0, 1), (3, 0, 1), (3, 1, 2)]
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), max_size=30))
 def test_pairs_are_whole_counts(rows: list[set[int]]) -> None:
-    labels, others, together = pairs_of(cooccurrence(labels_from_rows([sorted(row) for row in rows], 5), 0.0))
+    labels, others, together = pairs_of(cooccurrence(labels_from_rows([sorted(row) for row in rows], 5), 0.0), np.arange(5, dtype=np.int32))
     wanted = {(j, i): sum(j in row and i in row for row in rows) for j in range(5) for i in range(5) if i != j}
     found = {(j, i): c for j, i, c in zip(labels.tolist(), others.tolist(), together.tolist(), strict=True)}
     assert found == {pair: c for pair, c in wanted.items() if c}
@@ -312,3 +313,15 @@ def test_the_settings_that_do_not_fit_are_refused() -> None:
         Gandalf(targets="calibrated").augment(train, Texts.of(["a", "b"]), replace(graph, kind="walk"))
     with pytest.raises(SettingError, match="targets='calibrated' came without an estimate; make one: longtail.augment.estimate"):
         label_targets("calibrated", graph, np.arange(2), 2)
+
+
+def test_some_labels_stand_for_all_where_pairs_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = synth(Shape(3000, 10, 900, 4.0))
+    graph = cooccurrence(data.train.labels)
+    whole = estimate(data.train, data.label_texts, graph)
+    monkeypatch.setattr("longtail.augment.estimate.MOST_HELD", graph.weights.nnz // 3)
+    part = estimate(data.train, data.label_texts, graph)
+    assert part.source == whole.source == "twins"
+    assert part.n_pairs < whole.n_pairs / 2
+    together, counts = np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 6.0])
+    np.testing.assert_allclose(part.probability(together, counts), whole.probability(together, counts), atol=0.12)

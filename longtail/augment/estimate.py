@@ -20,6 +20,7 @@ from longtail.data.twins import carries, find_twins
 from longtail.values import Ints, LabelGraph, Split, Texts
 
 LEAST_PAIRS = 200  # pairs of twins below which they are too few to fit four numbers to
+MOST_HELD = 8_000_000  # pairs that are looked at; beyond that, those of some labels stand for all
 MOST_PAIRS = 1_000_000  # pairs that are fitted; more change nothing
 RIDGE = 1e-4
 
@@ -40,9 +41,9 @@ class Estimate:
 
 def estimate(train: Split, label_texts: Texts | None, graph: LabelGraph) -> Estimate:
     """Fit to the twins of `train`, or to rows left out where twins are too few. `graph` is one of co-occurrence."""
-    labels, others, together = pairs_of(graph)
-    counts = graph.counts[labels].astype(np.float64)
     twin = np.full(graph.n_labels, -1, np.int32) if label_texts is None else find_twins(train.texts, label_texts)
+    labels, others, together = pairs_of(graph, _some_labels(graph, twin))
+    counts = graph.counts[labels].astype(np.float64)
     known = twin[labels] >= 0
     rows, others = twin[labels[known]], others[known]
     right = carries(train.labels, rows, others)
@@ -59,6 +60,17 @@ def estimate(train: Split, label_texts: Texts | None, graph: LabelGraph) -> Esti
     share = together / counts
     times = np.concatenate([share[with_it], 1 - share[without]])
     return _fit(left, of, np.repeat([1.0, 0.0], [with_it.sum(), without.sum()]), times, "rows left out")
+
+
+def _some_labels(graph: LabelGraph, twin: Ints) -> Ints:
+    """Labels to learn from: all, or where they have too many pairs to hold, every so many of those with twins."""
+    degrees = np.diff(graph.weights.indptr)
+    everything = np.arange(graph.n_labels, dtype=np.int32)
+    if degrees.sum() <= MOST_HELD:
+        return everything
+    known = everything[twin >= 0]
+    some = known if degrees[known].sum() >= LEAST_PAIRS else everything
+    return some[:: -(-int(degrees[some].sum()) // MOST_HELD)]
 
 
 def _still_stored(left: NDArray[np.float64], counts: NDArray[np.float64], graph: LabelGraph) -> NDArray[np.bool_]:
@@ -101,10 +113,11 @@ def _features(together: NDArray[np.floating], counts: NDArray[np.floating]) -> N
     return np.column_stack([np.ones(len(together)), np.log(together), np.log(counts), together / counts])
 
 
-def pairs_of(graph: LabelGraph) -> tuple[Ints, Ints, NDArray[np.float64]]:
-    """(j, i, G_ij) of every stored pair of two different labels."""
-    labels = np.repeat(np.arange(graph.n_labels, dtype=np.int32), np.diff(graph.weights.indptr))
-    others = graph.weights.indices.astype(np.int32, copy=False)
+def pairs_of(graph: LabelGraph, asked: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+    """(j, i, G_ij) of every stored pair of two different labels, the first among those asked for."""
+    rows = graph.weights[asked]
+    labels = np.repeat(asked, np.diff(rows.indptr))
+    others = rows.indices.astype(np.int32, copy=False)
     apart = labels != others
-    together = np.rint(graph.weights.data[apart].astype(np.float64) * graph.counts[labels[apart]])
+    together = np.rint(rows.data[apart].astype(np.float64) * graph.counts[labels[apart]])
     return labels[apart], others[apart], together
