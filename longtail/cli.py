@@ -37,8 +37,6 @@ Fields = Annotated[str, typer.Option(help="Fields of XC raw lines that make up t
 Encoding = Annotated[str, typer.Option(help="Of text files.")]
 TestShare = Annotated[float, typer.Option(help="Share to hold out where there is no test split.")]
 
-PLOTTED = 4  # labels in a plot of neighbours, where none is named
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -271,7 +269,7 @@ def graph(
 ) -> None:
     """Which labels belong together: make the label graph of the training rows, look at it, keep it."""
     from longtail.graph.inspect import find_label, graph_stats, neighbours
-    from longtail.graph.plot import save_neighbours
+    from longtail.graph.plot import save_neighbours, spread_labels
     from longtail.graph.store import save_graph
     from longtail.tables import graph_table, neighbours_table
 
@@ -285,7 +283,7 @@ def graph(
     if stats or not (out or plot or label):
         _show(graph_table(found.name, made, graph_stats(made, found.train.labels)))
     if plot:
-        save_neighbours(plot, made, found, _spread(made) if shown is None else [shown])
+        save_neighbours(plot, made, found, spread_labels(made) if shown is None else [shown])
         sys.stderr.write(f"Wrote {plot}.\n")
     if out:
         save_graph(made, out)
@@ -314,17 +312,6 @@ def _maker(kind: str, order: int, given: dict[str, float | int | None], seed: in
     if order == 2:
         return lambda labels: second_order(function(labels, **settings), **kept)
     return lambda labels: function(labels, **settings)
-
-
-def _spread(made: LabelGraph) -> list[str | int]:
-    """A few labels with neighbours, from the most to the least frequent, even on a logarithmic scale of ranks."""
-    import numpy as np
-
-    ranked = np.argsort(-made.counts, kind="stable")
-    ranked = ranked[np.diff(made.weights.indptr)[ranked] > 1]  # more than itself
-    if not len(ranked):
-        raise SettingError("No label has a neighbour in this graph, so there is nothing to draw.")
-    return [int(ranked[rank]) for rank in np.unique(np.geomspace(1, len(ranked), PLOTTED).astype(int)) - 1]
 
 
 def _use_of(made: LabelGraph, data: Path, out: Path) -> str:

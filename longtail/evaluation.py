@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail import metrics
+from longtail.augment.rows import MADE_UID
 from longtail.data.files import new_file
 from longtail.errors import DataError, SettingError
 from longtail.frequency import GROUPS, equal_volume_bins, frequency_groups
@@ -31,9 +31,6 @@ AT_ONCE = 16  # resamples in one pass over the rows: 9 MB of counts at 135,000 r
 # Propensity constants by what the data set's name contains, first match first (XC repository; Jain et al. 2016)
 CONSTANTS = (("amazon", 0.6, 2.6), ("wikiseealso", 0.55, 1.5), ("wiki", 0.5, 0.4))
 OTHER_CONSTANTS = (0.55, 1.5)
-
-# uids of rows that an augmentation made, as longtail.augment.rows.to_dataset writes them
-MADE = re.compile(rb"(label|labelmix|mixup|labelmixup|synonyms):[0-9]+")
 
 
 def propensity_constants(name: str) -> tuple[float, float]:
@@ -173,7 +170,7 @@ def original_rows(data: Dataset, notes: list[str]) -> Split:
     colons = np.flatnonzero(uids.buffer == ord(":"))
     places = np.unique(np.searchsorted(uids.offsets, colons, side="right") - 1)  # few or none in most data sets
     made = np.zeros(len(uids), bool)
-    made[places] = [MADE.fullmatch(uid) is not None for uid in uids.take(places).encoded()]
+    made[places] = [MADE_UID.fullmatch(uid) is not None for uid in uids.take(places).encoded()]
     if not made.any():
         return data.train
     if made.all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, runtime_checkable
@@ -16,6 +17,7 @@ from longtail.values import Dataset, Floats, Ints, LabelGraph, Split, Texts
 
 ROWS_AT_ONCE = 1 << 16  # texts and targets are made in blocks of so many rows, so that working memory stays small
 SHOWN = 5  # ids that a note names
+MADE_UID = re.compile(rb"(label|labelmix|mixup|labelmixup|synonyms):[0-9]+")  # uids of made rows, as to_dataset writes them
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from longtail.data.files import new_file, shorten
 from longtail.errors import MissingExtra, SettingError
 from longtail.graph.inspect import find_label, neighbours
@@ -52,3 +54,12 @@ def save_neighbours(path: str | Path, graph: LabelGraph, data: Dataset, labels: 
 
 def _plain(text: str) -> str:
     return shorten(text, 50).replace("$", r"\$")
+
+
+def spread_labels(graph: LabelGraph, most: int = 4) -> list[int]:
+    """A few labels with neighbours, from the most to the least frequent, even on a logarithmic scale of ranks."""
+    ranked = np.argsort(-graph.counts, kind="stable")
+    ranked = ranked[np.diff(graph.weights.indptr)[ranked] > 1]  # more than itself
+    if not len(ranked):
+        raise SettingError("No label has a neighbour in this graph, so there is nothing to draw.")
+    return [int(ranked[rank]) for rank in np.unique(np.geomspace(1, len(ranked), most).astype(int)) - 1]
