@@ -26,6 +26,8 @@ app = typer.Typer(
 data_app = typer.Typer(help="Make or convert a data set.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
+INTERRUPTED = 130  # what typer exits with at Ctrl-C, as shells do
+
 Data = Annotated[Path, typer.Argument(help="A folder or table in any known format.", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="New folder to write.", show_default=False)]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
@@ -59,9 +61,10 @@ def main() -> None:
         app()
     except LongtailError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        sys.stderr.write("longtail: interrupted; nothing half-written was left behind.\n")
-        raise SystemExit(130) from None
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            sys.stderr.write("longtail: interrupted; nothing half-written was left behind.\n")
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         raise SystemExit(0) from None

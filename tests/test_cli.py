@@ -6,8 +6,10 @@ import gzip
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,17 @@ def test_augment_and_graph_say_what_cannot_be(xc_folder: Path, tmp_path: Path) -
     assert "Did you mean 'walk'" in fails("graph", xc_folder, "--kind", "walks")
     assert "No label of LF-TinyTitles is called 'pera'. Nearest: 'pear'" in fails("graph", xc_folder, "--label", "pera")
     assert "delta came as 3.0" in fails("graph", xc_folder, "--delta", "3")
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "longtail.cli", "data", "synth", "--like", "LF-AmazonTitles-1.3M", "--out", str(tmp_path / "big")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        while not any(tmp_path.iterdir()):  # the unfinished folder: work has begun
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "interrupted; nothing half-written was left behind" in told
+    assert not any(tmp_path.iterdir())
