@@ -1,1 +1,1 @@
-"""The few hot loops, in Numba. Each has a plain second version in tests/naive.py that it must equal."""
+"""The few hot loops, in Numba. Tests hold each against a plain second version (tests/naive*.py) or Python's own."""

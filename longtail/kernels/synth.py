@@ -19,10 +19,7 @@ import numpy as np
 from numba import njit
 
 from longtail.kernels.numbers import write_number
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+from longtail.kernels.splitmix import STEP, mix
 
 # what a random number is for; as NumPy's numbers, since kernels are compiled once more for each plain constant they are called with
 TRAIN_SIZE, TEST_SIZE, TRAIN_ORDER, TEST_ORDER, LABEL_ORDER = np.arange(5, dtype=np.int64)
@@ -60,16 +57,8 @@ class Plan(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _mix(x):
-    """The finisher of splitmix64: 64 bits to 64 well mixed bits."""
-    x = (x ^ (x >> np.uint64(30))) * _MIX_1
-    x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    return x ^ (x >> np.uint64(31))
-
-
-@njit(nogil=True, cache=True)
 def _hash(seed, purpose, number):
-    return _mix(_mix(seed + np.uint64(purpose + 1) * _STEP) + np.uint64(number) * _STEP)
+    return mix(mix(seed + np.uint64(purpose + 1) * STEP) + np.uint64(number) * STEP)
 
 
 @njit(nogil=True, cache=True)
@@ -98,7 +87,7 @@ def _page_draws(plan, size):
 @njit(nogil=True, cache=True)
 def _steep(random, n):
     """The best of three Zipf ranks: a clearer head, a longer tail."""
-    return min(_zipf(random, n), _zipf(_mix(random), n), _zipf(_mix(random + _STEP), n))
+    return min(_zipf(random, n), _zipf(mix(random), n), _zipf(mix(random + STEP), n))
 
 
 @njit(nogil=True, cache=True)
@@ -243,7 +232,7 @@ def _in_niche(plan, niche, random):
     start = _niche_start(plan, niche)
     family = start + _steep(random, _niche_start(plan, niche + 1) - start)
     first = plan.family_ends[family]
-    return first + _steep(_mix(random), plan.family_ends[family + 1] - first)
+    return first + _steep(mix(random), plan.family_ends[family + 1] - first)
 
 
 @njit(nogil=True, cache=True)
@@ -276,8 +265,8 @@ def _draw_further(plan, focus, random, kind):
             department = product // plan.products_each * plan.products_each
             start, stop = plan.product_ends[department], plan.product_ends[department + plan.products_each]
         turn = _below(_hash(plan.seed, _HEAD_NICHE, start), stop - start)  # which of its niches is the most popular
-        return _in_niche(plan, start + (turn + _steep(random, stop - start)) % (stop - start), _mix(random))
-    rank = _zipf(random, plan.n_labels) + _below(_mix(random), plan.n_heads)
+        return _in_niche(plan, start + (turn + _steep(random, stop - start)) % (stop - start), mix(random))
+    rank = _zipf(random, plan.n_labels) + _below(mix(random), plan.n_heads)
     return _family(plan, _below(_hash(plan.seed, _HEAD, rank), plan.n_labels))[0]
 
 
@@ -290,7 +279,7 @@ def _related(plan, label, purpose):
         return label
     niche = _niche(plan, label)
     start = _niche_start(plan, niche)
-    return plan.family_ends[start + _steep(_mix(random), _niche_start(plan, niche + 1) - start)]
+    return plan.family_ends[start + _steep(mix(random), _niche_start(plan, niche + 1) - start)]
 
 
 @njit(nogil=True, cache=True)
@@ -313,10 +302,10 @@ def _fill(plan, test, place, own, size, out, seen, stamp):
     draw = 0
     while filled < size and misses < 64 + 4 * size:
         draw += 1
-        random = _mix(key + np.uint64(draw) * _STEP)
+        random = mix(key + np.uint64(draw) * STEP)
         lowest = min(misses * 65536 // (16 + 4 * size), _PARTNER)
         kind = lowest + (np.int64(random & np.uint64(0xFFFF)) * max(reach - lowest, 0) >> 16)
-        random = _mix(random)
+        random = mix(random)
         label = -1
         if kind < _FAMILY:
             label = _free_in_family(plan, focus, random, seen, stamp)
@@ -462,17 +451,17 @@ def make_titles(plan, words, labels, serials):
         brand = words.brand + department * words.brands_each + _zipf(in_family, words.brands_each)
         series = words.series + (_below(_hash(plan.seed, _SERIES, niche), words.n_series) + number) % words.n_series
         n_variants = words.n_colours * words.n_sizes
-        variant = (_below(_mix(in_family), n_variants) + (label - family) * 77) % n_variants
+        variant = (_below(mix(in_family), n_variants) + (label - family) * 77) % n_variants
         colour, size = variant % words.n_colours, variant // words.n_colours
         look += words.look + department * (plan.leaves_each // words.n_uses)
         random = np.uint64(0)  # a label drops nothing
         if serial >= 0:
             random = _hash(plan.seed, _TITLE, serial)
-            other = _mix(random)
+            other = mix(random)
             if random & np.uint64(1):
                 colour = _below(other, words.n_colours)
             if random & np.uint64(2):
-                size = _below(_mix(other), words.n_sizes)
+                size = _below(mix(other), words.n_sizes)
         turned = serial >= 0 and (random >> np.uint64(2)) & np.uint64(3) == 0
         start = at
         for part in range(2):

@@ -13,34 +13,24 @@ from numba import njit
 
 from longtail.kernels.machine import prefetch
 from longtail.kernels.nearest import keep_best
+from longtail.kernels.splitmix import STEP, mix
 
 WALKS = 64
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _SPREAD = np.uint32(2654435769)  # 2^32 over the golden ratio: spreads neighbouring ids over a hash table
 
 
 @njit(nogil=True, cache=True)
-def _mix(x):
-    """The finisher of splitmix64: 64 bits to 64 well mixed bits."""
-    x = (x ^ (x >> np.uint64(30))) * _MIX_1
-    x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    return x ^ (x >> np.uint64(31))
-
-
-@njit(nogil=True, cache=True)
 def stream(seed, label):
     """Where the random numbers of a label's walk begin."""
-    return _mix(_mix(np.uint64(seed) + _STEP) ^ (np.uint64(label) * _STEP))
+    return mix(mix(np.uint64(seed) + STEP) ^ (np.uint64(label) * STEP))
 
 
 @njit(nogil=True, cache=True)
 def draw(start, number):
     """64 random bits: number 0, 1, 2, ... of a stream."""
-    return _mix(start + (np.uint64(number) + np.uint64(1)) * _STEP)
+    return mix(start + (np.uint64(number) + np.uint64(1)) * STEP)
 
 
 @njit(nogil=True, cache=True)
