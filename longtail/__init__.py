@@ -27,6 +27,9 @@ _HOME = {
     "evaluate": "longtail.evaluation",
     "adaptive": "longtail.adapt",
     "read_predictions": "longtail.predictions",
+    "XMC": "longtail.estimator",
+    "load": "longtail.estimator",
+    "read_recipe": "longtail.recipe",
 }
 
 __all__ = sorted(_HOME)

@@ -14,7 +14,7 @@ from longtail.errors import LongtailError, SettingError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from longtail.values import Dataset, LabelGraph
+    from longtail.values import Dataset, LabelGraph, Predictions
 
 app = typer.Typer(
     name="longtail",
@@ -37,6 +37,8 @@ Separator = Annotated[str | None, typer.Option(help="Between labels in one cell.
 LabelTexts = Annotated[Path | None, typer.Option(help="File with the text of each label.", show_default=False)]
 Fields = Annotated[str, typer.Option(help="Fields of XC raw lines that make up the text, such as title,content.")]
 Encoding = Annotated[str, typer.Option(help="Of text files.")]
+Augment = Annotated[str, typer.Option(help="One of: longtail list augmentations, with settings behind a colon; or adaptive.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU where there is one unless told.", show_default=False)]
 TestShare = Annotated[float, typer.Option(help="Share to hold out where there is no test split.")]
 
 
@@ -426,8 +428,110 @@ def baseline(
 
 
 @app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A name of: longtail list recipes; or a TOML file.", show_default=False)],
+    data: Data,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the recipe, such as epochs=5 or encoder.dim=256.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="New model folder to write.")] = Path("model"),
+    augment: Augment = "none",
+    device: Device = None,
+    minutes: Annotated[float, typer.Option(help="Between checkpoints.")] = 5.0,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """Train a recipe, write the model folder, and measure it on the test rows where there are some.
+
+    Ctrl-C leaves a checkpoint beside the folder; the same command goes on from there and ends with the same numbers.
+    """
+    from longtail.data.files import check_free
+    from longtail.estimator import XMC
+    from longtail.evaluation import evaluate as judge
+    from longtail.tables import evaluation_table
+
+    check_free(out)
+    model = XMC.from_recipe(recipe, settings or (), augment=augment, seed=seed, device=device)
+    rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    checkpoint = out.with_name(out.name + ".checkpoint")
+    if checkpoint.exists():
+        sys.stderr.write(f"Going on from {checkpoint}.\n")
+    try:
+        model.fit(rows, checkpoint=checkpoint, minutes=minutes)
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            sys.stderr.write(f"Stopped; {checkpoint} holds everything so far. Type the same command to go on.\n")
+        raise
+    if len(rows.test):
+        result = judge(model.predict_test(rows), rows, resamples=0, seed=seed)
+        model.note_metrics(result.metrics)
+        _show(evaluation_table(result))
+    model.save(out)
+    sys.stderr.write(f"{model}\nWrote {out}. Next: longtail predict {out} texts.txt -k 5\n")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model folder.", show_default=False)],
+    texts: Annotated[str, typer.Argument(help="A file with a text a line, or - for standard input.")] = "-",
+    k: Annotated[int, typer.Option("-k", help="Labels a text.")] = 5,
+    out: Annotated[Path | None, typer.Option("--out", help="Write .jsonl or .csv instead of printing.", show_default=False)] = None,
+    form: Annotated[
+        str | None, typer.Option("--form", help="table, jsonl or csv; a table on a terminal, else jsonl.", show_default=False)
+    ] = None,
+    device: Device = None,
+    encoding: Encoding = "utf-8",
+) -> None:
+    """The best labels of each text, with their scores."""
+    from longtail.answers import answer
+
+    answer(model, texts, k, out, form, device, encoding)
+
+
+@app.command()
+def compare(
+    data: Data,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings for every recipe, such as epochs=5.")
+    ] = None,
+    recipes: Annotated[str, typer.Option(help="Names or TOML files, parted by commas.")] = "default",
+    augment: Annotated[str, typer.Option(help="Augmentations, parted by commas: none, gandalf, labelmix, adaptive, ...")] = "none,gandalf",
+    seeds: Annotated[int, typer.Option(help="Each cell so many times.")] = 1,
+    keep: Annotated[Path, typer.Option(help="Folder where cells are kept; what is there is not run again.")] = Path("compared"),
+    out: Annotated[Path | None, typer.Option("--out", help="Write the table to this .md, .csv or .json.", show_default=False)] = None,
+    device: Device = None,
+    text: TextColumn = None,
+    labels: LabelsColumn = None,
+    separator: Separator = None,
+    label_texts: LabelTexts = None,
+    fields: Fields = "title",
+    encoding: Encoding = "utf-8",
+    test_share: TestShare = 0.0,
+    seed: Seed = 0,
+) -> None:
+    """Train recipes with augmentations and print one table of their test metrics."""
+    from longtail.comparison import compare_recipes, comparison_table, save_rows
+
+    rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    names, manners = (list(filter(None, given.split(","))) for given in (recipes, augment))
+    found = compare_recipes(rows, names, manners, seeds, settings or (), folder=keep, device=device)
+    _show(comparison_table(found))
+    if out:
+        save_rows(found, out)
+        sys.stderr.write(f"Wrote {out}.\n")
+
+
+@app.command()
 def evaluate(
-    predictions: Annotated[Path, typer.Argument(help="Predictions for the test rows: JSON lines or .npz.", show_default=False)],
+    predictions: Annotated[
+        Path, typer.Argument(help="Predictions for the test rows (JSON lines or .npz), or a model folder.", show_default=False)
+    ],
     data: Data,
     out: Annotated[Path | None, typer.Option("--out", help="Write all metrics to this .json or .csv.", show_default=False)] = None,
     against: Annotated[Path | None, typer.Option(help="Other predictions to compare with, by a paired test.", show_default=False)] = None,
@@ -448,24 +552,34 @@ def evaluate(
     """P, PSP, nDCG, PSnDCG, R, hits, coverage, macro-F1, by place and by label frequency."""
     from longtail.evaluation import compare
     from longtail.evaluation import evaluate as judge
-    from longtail.predictions import read_predictions
     from longtail.tables import difference_table, evaluation_table
 
     try:
         places = [int(part) for part in ks.split(",")]
     except ValueError:
         raise SettingError(f"-k is {ks!r}; wanted places such as 1,3,5.") from None
-    found = read_predictions(predictions)
     truth = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    found = _predictions(predictions, truth)
     how: dict[str, Any] = dict(a=a, b=b, filtered=not no_filter, ks=places, resamples=resamples, seed=seed)
     result = judge(found, truth, **how)
     _show(evaluation_table(result))
     if against:
-        other = judge(read_predictions(against), truth, **how)
+        other = judge(_predictions(against, truth), truth, **how)
         _show(difference_table(against.name, predictions.name, compare(other, result, resamples=max(resamples, 1), seed=seed)))
     if out:
         result.save(out)
         sys.stderr.write(f"Wrote {out}.\n")
+
+
+def _predictions(source: Path, data: Dataset) -> Predictions:
+    """From a predictions file, or made by a model for the test rows."""
+    from longtail.predictions import read_predictions
+
+    if not source.is_dir():
+        return read_predictions(source)
+    from longtail.estimator import load
+
+    return load(source).predict_test(data)
 
 
 @app.command("list")
@@ -473,10 +587,10 @@ def list_names(kind: Annotated[str, typer.Argument(help="What to list.")] = "for
     """Names that may be typed, each with one line of what it is."""
     from longtail.names import KINDS, describe_names
 
-    if kind not in KINDS:
+    if kind not in (*KINDS, "recipes"):
         from longtail.errors import UnknownName
 
-        raise UnknownName("kind of name", kind, KINDS)
+        raise UnknownName("kind of name", kind, [*KINDS, "recipes"])
     for name, what in describe_names(kind):
         typer.echo(f"{name:<28}{what}")
 

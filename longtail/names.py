@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from longtail.errors import UnknownName
@@ -36,7 +38,24 @@ AUGMENTATIONS = {
     "manifold-mixup": ("longtail.augment.mixup:ManifoldMixUp", "hidden vectors combined at a random layer; a hook for trainers"),
 }
 
-KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS}
+TOKENS = {
+    "words": ("longtail.tokens.words:Words", "words in lower case, with or without bigrams"),
+    "wordpiece": ("longtail.tokens.wordpiece:WordPiece", "pieces of words, learnt from the training texts"),
+    "words+pieces": ("longtail.tokens.both:WordsAndPieces", "words and their pieces, side by side"),
+}
+
+ENCODERS = {
+    "bag": ("longtail.encode.bag:Bag", "weighted sum of token vectors through one residual block: Astec, DECAF, ECLARE"),
+    "inception": ("longtail.encode.inception:Inception", "convolutions along the embedding axis: InceptionXML"),
+    "experts": ("longtail.encode.experts:InceptionExperts", "the same as a mixture of experts with a head per task: InceptionXML-LF"),
+}
+
+KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS, "tokens": TOKENS, "encoders": ENCODERS}
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that come with longtail, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 
 
 def load(kind: str, name: str) -> Any:
@@ -54,4 +73,6 @@ def load(kind: str, name: str) -> Any:
 
 def describe_names(kind: str) -> list[tuple[str, str]]:
     """Each name of a kind with one line of what it is."""
+    if kind == "recipes":
+        return [(name, str(tomllib.loads(path.read_text(encoding="utf-8")).get("about", ""))) for name, path in recipes().items()]
     return [(name, what) for name, (_, what) in KINDS[kind].items()]

@@ -74,3 +74,52 @@ def _wanted(kinds: list[Any]) -> str:
     """What may be typed, in words."""
     told = [" or ".join(get_args(kind)) if get_origin(kind) is Literal else WANTED.get(kind, "none") for kind in kinds]
     return ", or ".join(told)
+
+
+def from_table(cls: type[T], table: Mapping[str, Any], name: str) -> T:
+    """cls(**table) from a table as a TOML file holds it, or what is wrong with it. `name` is how messages call the table.
+
+    >>> from longtail.augment.gandalf import Gandalf
+    >>> from_table(Gandalf, {"delta": 0.2}, "gandalf").delta
+    0.2
+    """
+    if not isinstance(table, Mapping):
+        raise SettingError(f"{name} came as {table!r}; wanted a table of settings.")
+    hints = get_type_hints(cls)
+    known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    made = {}
+    for key, value in table.items():
+        if key not in known:
+            raise UnknownName(f"setting of {name}", key, known)
+        made[key] = _fitting(hints[key], value, f"{name}.{key}")
+    return cls(**made)
+
+
+def _fitting(hint: Any, value: Any, where: str) -> Any:
+    """The value as the hint wants it: lists become tuples, whole numbers may stand for others; anything else is refused."""
+    for kind in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
+        if kind is NoneType and value in (None, "none"):
+            return None
+        if get_origin(kind) is tuple and isinstance(value, (list, tuple)):
+            inner = get_args(kind)[0]
+            return tuple(_fitting(inner, one, where) for one in value)
+        if get_origin(kind) is Literal and value in get_args(kind):
+            return value
+        if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        if kind in (bool, int, str) and type(value) is kind:
+            return value
+    raise SettingError(f"{where} came as {value!r}; wanted {_in_words(hint)}.")
+
+
+def _in_words(hint: Any) -> str:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    told = []
+    for kind in kinds:
+        if get_origin(kind) is tuple:
+            told.append(f"a list of {WANTED[get_args(kind)[0]].removeprefix('a ')}s")
+        elif get_origin(kind) is Literal:
+            told.append(" or ".join(map(str, get_args(kind))))
+        else:
+            told.append(WANTED.get(kind, "none"))
+    return ", or ".join(told)

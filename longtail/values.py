@@ -203,6 +203,7 @@ class Predictions:
 
     ids: Ints  # (n_texts, k)
     scores: Floats  # (n_texts, k)
+    label_texts: Texts | None = None  # of all labels, where whoever predicted knows them
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 2 or self.ids.shape != self.scores.shape:
@@ -211,6 +212,13 @@ class Predictions:
     @property
     def k(self) -> int:
         return int(self.ids.shape[1])
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """The texts of the labels found, row by row, best first; empty places are left out."""
+        if self.label_texts is None:
+            raise DataError("These predictions came without label texts; look their ids up in those of the data set.")
+        return [[self.label_texts[int(label)] for label in row if label >= 0] for row in self.ids]
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])

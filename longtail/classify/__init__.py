@@ -1,0 +1,1 @@
+"""CLASSIFY: label ids -> label vectors, and their scores."""

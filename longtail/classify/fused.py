@@ -1,0 +1,109 @@
+"""Binary cross-entropy over many labels in chunks, with its gradient written by hand: no rows x labels matrix is ever kept.
+
+Autograd would keep the scores, their sigmoid and the targets, each rows x labels, until the backward pass. The gradient of the
+loss in a score is sigmoid(score) - target, so scores, loss and both products with it can be had chunk by chunk in one go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from longtail.encode.batch import TokenBatch, row_of_each
+
+CHUNK_NUMBERS = 1 << 25  # scores that exist at a time: 64 MB in bfloat16
+
+
+def matrix_type(device: torch.device) -> torch.dtype:
+    """What products of large matrices are computed in: bfloat16 where the hardware has units for it.
+
+    On a CPU with such units a product is more than twice as fast, and the rounding is far below the noise of the batches.
+    """
+    has_units = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # a private name, which not every torch has
+    if device.type == "cuda" or (device.type == "cpu" and has_units is not None and has_units()):
+        return torch.bfloat16
+    return torch.float32
+
+
+def all_labels_bce(
+    text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, row_weights: Tensor, numbers: int = CHUNK_NUMBERS
+) -> Tensor:
+    """Binary cross-entropy summed over all labels, averaged over rows.
+
+    Args:
+        text: (b, dim).
+        vectors: (m, dim), of every label that is scored.
+        bias: (m,) or None.
+        targets: places in `vectors` and their relevance, row by row; what is not named is wrong.
+        row_weights: (b,): how much a row counts.
+        numbers: scores that exist at a time; the chunk of labels follows from it.
+    """
+    found: Tensor = _AllLabelsBCE.apply(text, vectors, bias, targets.ids, row_of_each(targets), targets.weights, row_weights, numbers)
+    return found
+
+
+class _AllLabelsBCE(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        text: Tensor,
+        vectors: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,  # (n,) of each right pair
+        rows: Tensor,  # (n,)
+        relevance: Tensor,  # (n,)
+        row_weights: Tensor,
+        numbers: int,
+    ) -> Tensor:
+        n_rows, n_labels = len(text), len(vectors)
+        kind = matrix_type(text.device)
+        small = text.to(kind)
+        scale = (row_weights / n_rows).to(kind)[:, None]
+        text_gradient = torch.zeros(text.shape, dtype=torch.float32, device=text.device)
+        vector_gradient = torch.empty(vectors.shape, dtype=torch.float32, device=text.device)
+        bias_gradient = None if bias is None else torch.empty(bias.shape, dtype=torch.float32, device=text.device)
+        loss = torch.zeros((), device=text.device)
+        chunk = max(1, min(n_labels, numbers // n_rows))
+        one_chunk = chunk >= n_labels
+        if not one_chunk:
+            labels, order = torch.sort(labels)
+            rows, relevance = rows[order], relevance[order]
+            bounds = torch.searchsorted(labels, torch.arange(0, n_labels + chunk, chunk, device=text.device)).tolist()
+        for number, start in enumerate(range(0, n_labels, chunk)):
+            part = vectors[start : start + chunk].to(kind)  # (c, dim)
+            scores = small @ part.T  # (b, c)
+            if bias is not None:
+                scores += bias[start : start + chunk].to(kind)
+            right = slice(None) if one_chunk else slice(bounds[number], bounds[number + 1])
+            where = (rows[right], labels[right] - start)
+            value = relevance[right]
+            picked = scores[where].float()
+            loss += (functional.softplus(scores.float()).sum(dim=1) * row_weights).sum() - (picked * value * row_weights[where[0]]).sum()
+            error = scores.sigmoid_()
+            error.index_put_(where, error[where] - value.to(kind))  # a row names a label once, so no pair is met twice
+            error *= scale
+            text_gradient += error @ part
+            vector_gradient[start : start + chunk] = error.T @ small
+            if bias_gradient is not None:
+                bias_gradient[start : start + chunk] = error.sum(dim=0, dtype=torch.float32)
+        ctx.save_for_backward(text_gradient, vector_gradient, bias_gradient)
+        ctx.types = text.dtype, vectors.dtype
+        return loss / n_rows
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        (scale,) = above
+        text_gradient, vector_gradient, bias_gradient = ctx.saved_tensors
+        return (
+            (text_gradient * scale).to(ctx.types[0]),
+            vector_gradient.mul_(scale).to(ctx.types[1]),
+            None if bias_gradient is None else bias_gradient * scale,
+            None,
+            None,
+            None,
+            None,
+            None,
+        )

@@ -1,0 +1,180 @@
+"""The vectors that labels are scored with: free ones, ones made of the label's text or its neighbours' texts, and their mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
+
+from longtail.classify.mixtures import MIXTURES, mixture
+from longtail.encode.bag import ResidualBlock
+from longtail.encode.batch import RaggedRows, TokenBatch
+from longtail.encode.dropout import check_share
+from longtail.encode.table import Table, weighted_sum
+from longtail.errors import DataError, SettingError
+
+PARTS = ("text", "graph", "free")
+CONVOLUTIONS = ("gale", "lightgcn", "gcn")
+STARTS = ("random", "text", "graph")
+BLOCKS = ("scaled", "gated")
+AT_ONCE = 1 << 14  # labels whose texts are summed in one go
+FIRST_BIAS = -6.0  # a chance of 1 in 400: nearly every label is wrong for a row, and learning that by steps would take long
+
+
+@dataclass(frozen=True)
+class LabelVectors:
+    """Settings of the label side.
+
+    Args:
+        parts: any of "text" (the label's own text, LTE), "graph" (its neighbours' texts, GALE) and "free" (a vector of its own).
+        mix: how parts become one vector: "sum", "gated" (a learnt weight per part and dimension, DECAF), "attention" (per label, ECLARE).
+        order: graph convolutions of orders 1 to this, each with a block of its own.
+        convolution: "gale" (a residual block behind it), "lightgcn" (nothing behind it) or "gcn" (linear and ReLU behind it).
+        start: what free vectors start as: "random", the label's text, or its neighbours' texts ("graph").
+        dropout: after every ReLU of the label side.
+        block: "scaled" or "gated", the residual block behind a text (see `encode.bag.ResidualBlock`).
+        bias: a number per label besides its vector, as in most linear classifiers.
+    """
+
+    parts: tuple[str, ...] = ("free",)
+    mix: str = "sum"
+    order: int = 1
+    convolution: str = "gale"
+    start: str = "random"
+    dropout: float = 0.2
+    block: str = "scaled"
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("mix", self.mix, MIXTURES),
+            ("convolution", self.convolution, CONVOLUTIONS),
+            ("start", self.start, STARTS),
+            ("block", self.block, BLOCKS),
+        ):
+            if value not in known:
+                raise SettingError(f"{what} came as {value!r}; wanted one of {', '.join(known)}.")
+        if not self.parts or set(self.parts) - set(PARTS) or len(set(self.parts)) != len(self.parts):
+            raise SettingError(f"parts came as {list(self.parts)}; wanted some of {', '.join(PARTS)}, each once.")
+        if self.order < 1:
+            raise SettingError(f"order came as {self.order}; wanted 1 or more.")
+        check_share("dropout", self.dropout)
+
+    @property
+    def needs_graph(self) -> bool:
+        return "graph" in self.parts or self.start == "graph"
+
+    @property
+    def needs_text(self) -> bool:
+        return "text" in self.parts or self.start == "text" or self.needs_graph
+
+    def text_rows(self, texts: csr_matrix | None, graph: csr_matrix | None) -> list[csr_matrix]:
+        """What is summed over the token table: the label's own tokens, and those of its neighbours, order by order.
+
+        A convolution of summed token vectors is the sum over convolved token rows, G (Z E) = (G Z) E, so the graph is
+        applied to tokens once, before training, and never again.
+        """
+        rows: list[csr_matrix] = []
+        if set(self.parts) == {"free"}:
+            return rows
+        if texts is None:
+            raise DataError("The labels have no texts, which this recipe's label vectors are made of; type labels.parts=free.")
+        if "text" in self.parts:
+            rows.append(texts)
+        if "graph" in self.parts:
+            if graph is None:
+                raise DataError("There is no label graph, which this recipe's label vectors are made of; leave graph out of labels.parts.")
+            around = texts
+            for _ in range(self.order):
+                around = csr_matrix(graph @ around)
+                rows.append(around)
+        return rows
+
+    def build(self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device) -> LabelSide:
+        return LabelSide(self, n_labels, dim, rows, device)
+
+
+class LabelSide(nn.Module):
+    """Vectors and biases of labels, made when asked for, so that a step pays for the labels it scores and no others."""
+
+    def __init__(self, settings: LabelVectors, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device) -> None:
+        super().__init__()
+        self.settings, self.n_labels, self.dim = settings, n_labels, dim
+        self.texts = [RaggedRows.of(part, device) for part in rows]
+        self.blocks = nn.ModuleList(self._block(place) for place in range(len(rows)))
+        self.free = Table(n_labels, dim, scale=0.02) if "free" in settings.parts else None
+        self.bias = Table(n_labels, 1, scale=0.0) if settings.bias else None
+        if self.bias is not None:
+            nn.init.constant_(self.bias.weight, FIRST_BIAS)
+        self.mix = mixture(settings.mix, len(rows) + (self.free is not None), dim, settings.dropout)
+        self.summed: list[Tensor] | None = None  # (n_labels, dim) each, where the token table is frozen
+
+    def _block(self, place: int) -> nn.Module:
+        is_own_text = "text" in self.settings.parts and place == 0
+        if is_own_text or self.settings.convolution == "gale":
+            return ResidualBlock(self.dim, self.settings.dropout, self.settings.block)
+        if self.settings.convolution == "gcn":
+            return nn.Sequential(nn.Linear(self.dim, self.dim), nn.ReLU())
+        return nn.Identity()
+
+    @torch.no_grad()
+    def sum_once(self, table: Tensor) -> None:
+        """The token table is frozen from here on: sum label texts now instead of in every step."""
+        self.summed = [torch.cat([weighted_sum(part, table) for part in _in_pieces(rows)]) for rows in self.texts]
+
+    @torch.no_grad()
+    def start_free_at(self, rows: csr_matrix, table: Tensor) -> None:
+        """Let free vectors start as sums of these token rows."""
+        assert self.free is not None
+        start = torch.cat([weighted_sum(part, table) for part in _in_pieces(RaggedRows.of(rows, table.device))])
+        self.free.weight.copy_(start)
+
+    def tokens(self, labels: Tensor | None) -> list[TokenBatch]:
+        """The token rows that `forward` needs summed; none where they are summed already."""
+        if self.summed is not None:
+            return []
+        return [rows.all() if labels is None else rows.take(labels) for rows in self.texts]
+
+    def vectors(self, labels: Tensor | None, sums: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Vectors (m, dim) and biases (m,) of these labels, which come without repeats; of all of them for None."""
+        if self.summed is not None:
+            sums = [part if labels is None else part[labels] for part in self.summed]
+        parts = [block(part) for block, part in zip(self.blocks, sums, strict=True)]
+        if self.free is not None:
+            parts.append(self.free.weight if labels is None else self.free.rows(labels))
+        bias = None
+        if self.bias is not None:
+            bias = (self.bias.weight if labels is None else self.bias.rows(labels)).squeeze(1)
+        return self.mix(parts), bias
+
+    @torch.no_grad()
+    def everything(self, table: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Vectors and biases of all labels, in pieces: what prediction works with."""
+        vectors, biases = [], []
+        for start in range(0, self.n_labels, AT_ONCE):
+            labels = torch.arange(start, min(start + AT_ONCE, self.n_labels), device=table.device)
+            found, bias = self.vectors(labels, [weighted_sum(part, table) for part in self.tokens(labels)])
+            vectors.append(found)
+            biases += [] if bias is None else [bias]
+        return torch.cat(vectors), torch.cat(biases) if biases else None
+
+
+def _in_pieces(rows: RaggedRows) -> Iterator[TokenBatch]:
+    places = torch.arange(len(rows), device=rows.offsets.device)
+    return (rows.take(part) for part in places.split(AT_ONCE))
+
+
+def graph_penalty(vectors: Tensor, labels: Tensor, similarity: csr_matrix) -> Tensor:
+    """The GLaS regulariser (seed 000, equation 8) over some labels: mean of (<w_i, w_j> - S_ij)^2.
+
+    Args:
+        labels: (m,) whose vectors these are; the penalty is of the pairs among them.
+        similarity: S, with 0.5 (P(i|j) + P(j|i)) off the diagonal and 1 on it.
+    """
+    places = labels.cpu().numpy()
+    wanted = torch.from_numpy(np.ascontiguousarray(similarity[places][:, places].toarray(), dtype=np.float32)).to(vectors.device)
+    return (vectors @ vectors.T - wanted).square().mean()

@@ -1,0 +1,78 @@
+"""Big tables of vectors of which a step touches a few rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numba import get_num_threads
+from torch import Tensor, nn
+from torch.nn import functional
+
+from longtail.encode.batch import TokenBatch, distinct_ids
+from longtail.kernels.bags import weighted_sums, weighted_sums_gradient
+
+
+class Table(nn.Module):
+    """(n_rows, dim) vectors. Gradients of `rows` are sparse, so that an optimizer updates what was touched and nothing else."""
+
+    def __init__(self, n_rows: int, dim: int, scale: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_rows, dim).normal_(0.0, scale))
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """(len(ids), dim). Ids are sorted and come without repeats, so that the optimizer sees a row once."""
+        if not self.weight.requires_grad:
+            return self.weight[ids]
+        found: Tensor = _Rows.apply(self.weight, ids)
+        return found
+
+    def gather(self, batches: list[TokenBatch]) -> tuple[Tensor, list[TokenBatch]]:
+        """The rows that any of the batches names, once each, and the batches with places in them instead of ids."""
+        named, places = distinct_ids(torch.cat([batch.ids for batch in batches]), len(self.weight))
+        placed = []
+        start = 0
+        for batch in batches:
+            stop = start + len(batch.ids)
+            placed.append(TokenBatch(places[start:stop], batch.weights, batch.offsets))
+            start = stop
+        return self.rows(named), placed
+
+
+class _Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.shape = weight.shape
+        return weight[ids]
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        (ids,) = ctx.saved_tensors
+        return torch.sparse_coo_tensor(ids[None], above[0], ctx.shape, check_invariants=False, is_coalesced=True), None
+
+
+def weighted_sum(batch: TokenBatch, table: Tensor) -> Tensor:
+    """(b, dim): each text's token vectors, added up with its weights; an empty text is the zero vector."""
+    if table.device.type == "cpu" and table.dtype == torch.float32:
+        found: Tensor = _WeightedSum.apply(table, batch.ids, batch.weights, batch.offsets)
+        return found
+    return functional.embedding_bag(
+        batch.ids, table, batch.offsets, mode="sum", per_sample_weights=batch.weights.to(table.dtype), include_last_offset=True
+    )
+
+
+class _WeightedSum(torch.autograd.Function):
+    """On a CPU; the weights are not learnt."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
+        ctx.save_for_backward(ids, weights, offsets)
+        ctx.n = len(table)
+        arrays = (tensor.detach().numpy() for tensor in (ids, weights, offsets, table))
+        return torch.from_numpy(weighted_sums(*arrays))
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        arrays = (tensor.numpy() for tensor in (*ctx.saved_tensors, above[0].contiguous()))
+        return torch.from_numpy(weighted_sums_gradient(*arrays, ctx.n, get_num_threads())), None, None, None

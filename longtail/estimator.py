@@ -1,0 +1,310 @@
+"""XMC: fit, predict, save, load. Joins the parts, computes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+
+from longtail.adapt import adaptive
+from longtail.augment.choose import no_augmentation, validation_split
+from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
+from longtail.augment.rows import Augmentation, Augmented
+from longtail.errors import DataError, SettingError, UnknownName
+from longtail.evaluation import evaluate
+from longtail.graph.normalise import NORMALISERS
+from longtail.names import load as load_name
+from longtail.predict import Ranker, predict, ranker_of
+from longtail.predictions import most_filtered
+from longtail.recipe import Recipe, read_recipe
+from longtail.settings import build
+from longtail.store import Stored, load_model, save_model
+from longtail.tokens.pretrained import pretrained_vectors
+from longtail.train.checkpoint import Saved, drop_checkpoint, load_checkpoint
+from longtail.train.course import Course, Material
+from longtail.train.watch import Watch, device_for
+from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
+
+BETAS = tuple(round(0.1 * step, 1) for step in range(11))
+MEASURED = ("P@1", "PSP@1")
+
+
+class XMC:
+    """A classifier of short texts, by a recipe.
+
+    >>> from longtail.data.synth import synth  # doctest: +SKIP
+    >>> model = XMC.from_recipe("default", augment="gandalf").fit(data)  # doctest: +SKIP
+    >>> model.predict(["mario kart double dash"], k=5).texts  # doctest: +SKIP
+    """
+
+    def __init__(self, recipe: Recipe, augment: str | Augmentation | None = None, *, seed: int = 0, device: str | None = None) -> None:
+        self.recipe, self.augment, self.seed = recipe, augment, seed
+        self.device = device_for(device)
+        self.stored: Stored | None = None
+
+    @classmethod
+    def from_recipe(
+        cls,
+        source: str | Path,
+        settings: Iterable[str] = (),
+        *,
+        augment: str | Augmentation | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> XMC:
+        """By the name of a recipe or its TOML file, with `key=value` settings on top."""
+        return cls(read_recipe(source, settings), augment, seed=seed, device=device)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> XMC:
+        """A model that was saved."""
+        on = device_for(device)
+        stored = load_model(Path(folder), on)
+        model = cls(stored.recipe, stored.about.get("augmentation"), seed=stored.about.get("seed", 0), device=str(on))
+        model.stored = stored
+        return model
+
+    def fit(
+        self,
+        train: Dataset | Split,
+        label_texts: Texts | Sequence[str] | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+        minutes: float = 5.0,
+    ) -> XMC:
+        """Train on the training rows; a data set's test rows are not looked at.
+
+        Args:
+            label_texts: where `train` is a split.
+            checkpoint: a folder to keep checkpoints in, every `minutes` and at Ctrl-C. Where it holds one of the same recipe, data and
+                seed, training goes on from there and ends with the same numbers; it is removed when training has ended.
+        """
+        began = time.monotonic()
+        data = train if isinstance(train, Dataset) else _as_data(train, label_texts)
+        held_out = None
+        if self.recipe.validation:
+            held_out = validation_split(data, self.recipe.validation, self.seed)
+        material = self._material(held_out or data)
+        place = None if checkpoint is None else Path(checkpoint)
+        mark = self._fingerprint(material)
+        rankers: list[Ranker] = []
+        history: list[dict[str, Any]] = []
+        for member in range(self.recipe.ensemble):
+            member_place = None if place is None else place / f"{member}"
+            course = Course(self.recipe.parts, material, self.device, self.seed * 1000 + member)
+            validate = None if held_out is None else self._validation(course, held_out)
+            title = self.recipe.name if self.recipe.ensemble == 1 else f"{self.recipe.name} {member + 1} of {self.recipe.ensemble}"
+            notes = {"mark": mark, "member": member}
+            with Watch(course, title, validate, self.recipe.patience, member_place, minutes, notes) as watch:
+                own = None if member_place is None else _own_checkpoint(member_place, mark)
+                if own is not None:
+                    watch.resume(own.notes, own.group("best"))
+                course.run(watch, own)
+                if member + 1 < self.recipe.ensemble:
+                    watch.finished()
+            history += [{"member": member, **entry} for entry in watch.history]
+            ranker = ranker_of(course, self.recipe.predict.by)
+            if held_out is not None and ranker.way == "fused":
+                ranker = self._fusion(ranker, held_out, material)
+            rankers.append(ranker)
+        self.stored = self._finished(data, material, rankers, history, time.monotonic() - began)
+        if place is not None:
+            drop_checkpoint(place)
+        return self
+
+    def predict(self, texts: Sequence[str] | Texts, k: int = 5) -> Predictions:
+        """The k best labels of each text, with scores in [0, 1]."""
+        stored = self._trained()
+        if k < 1:
+            raise SettingError(f"k came as {k}; wanted 1 or more.")
+        if isinstance(texts, str):
+            raise SettingError("One text came where a list of texts was wanted; type predict([text]).")
+        k = min(k, len(stored.label_counts))
+        found = predict(stored.rankers, stored.tokenizer, Texts.of(texts), k, self.device)
+        return replace(found, label_texts=stored.label_texts)
+
+    def predict_test(self, data: Dataset, k: int = 100) -> Predictions:
+        """Predictions for the test rows, with places enough that the filter leaves all that metrics look at."""
+        if data.test.texts is None:
+            raise DataError(f"{data.name} has no texts of test rows to predict for.")
+        extra = 0 if data.test.filter is None else most_filtered(data.test.filter, len(data.test))
+        return self.predict(data.test.texts, min(data.n_labels, max(k, 10 + extra)))
+
+    def note_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Let the model card tell these, of test rows."""
+        kept = {name: value for name, value in metrics.items() if name.split("@")[0] in ("P", "PSP", "nDCG", "R", "coverage")}
+        self._trained().about["metrics"] = kept
+
+    def __repr__(self) -> str:
+        if self.stored is None:
+            return f"XMC({self.recipe.name!r}, not trained)"
+        about = self.stored.about
+        told = f"{about['labels']:,} labels, trained on {about['rows trained on']:,} rows in {about['seconds']:,.0f} s"
+        return f"XMC({self.recipe.name!r}, {told})"
+
+    def save(self, folder: str | Path) -> None:
+        """Write a model folder; `XMC.load` and `longtail predict` read it."""
+        save_model(Path(folder), self._trained())
+
+    @property
+    def megabytes(self) -> float:
+        """What prediction keeps in memory."""
+        return sum(ranker.n_bytes for ranker in self._trained().rankers) / 1e6
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Loss, seconds and, with validation rows, metrics of every epoch."""
+        return self._trained().history
+
+    def _trained(self) -> Stored:
+        if self.stored is None:
+            raise SettingError("This model is not trained yet; call fit, or XMC.load a folder.")
+        return self.stored
+
+    # ---- what training stands on
+
+    def _material(self, data: Dataset) -> Material:
+        recipe, train = self.recipe, data.train
+        if train.texts is None:
+            raise DataError(f"{data.name} has no texts of training rows; a recipe reads texts.")
+        if data.label_texts is None and (recipe.labels.needs_text or recipe.clusters.parts not in (None, ("free",))):
+            raise DataError(
+                f"{data.name} has no label texts, which the recipe {recipe.name} is made for; astec and inceptionxml need none."
+            )
+        known = [train.texts] if data.label_texts is None else [train.texts, data.label_texts]
+        tokenizer = recipe.tokens.fit(Texts.join(known))
+        label_tokens = None if data.label_texts is None else tokenizer(data.label_texts).to_csr()
+        augmentation = self._augmentation(data)
+        if isinstance(augmentation, (MixUp, LabelMixUp)):
+            train = replace(train, texts=None, features=tokenizer(train.texts).to_csr())
+        if isinstance(augmentation, LabelMixUp):
+            augmentation = _WithLabelFeatures(augmentation, label_tokens)
+        if augmentation is None or augmentation.changes:  # rows of an epoch are made when it begins
+            rows = no_augmentation(train)
+        else:
+            rows = augmentation.augment(train, data.label_texts, seed=self.seed)
+        start = None if recipe.vectors is None else pretrained_vectors(tokenizer, recipe.vectors)
+        return Material(train, data.label_texts, tokenizer, label_tokens, self._graph(train.labels), start, augmentation, rows, self.seed)
+
+    def _graph(self, labels: csr_matrix) -> LabelGraph | None:
+        if self.recipe.graph is None:
+            return None
+        settings = dict(self.recipe.graph)
+        kind = settings.pop("kind")
+        if kind == "walk":
+            return load_name("graphs", kind)(labels, seed=self.seed, **settings)  # type: ignore[no-any-return]
+        manner = settings.pop("normalise", "square-root")
+        if manner not in NORMALISERS:
+            raise UnknownName("normalisation of a graph", manner, NORMALISERS)
+        graph: LabelGraph = load_name("graphs", kind)(labels, **settings)
+        return replace(graph, weights=NORMALISERS[manner](graph.weights))
+
+    def _augmentation(self, data: Dataset) -> Augmentation | None:
+        if self.augment is None or self.augment == "none":
+            return None
+        if not isinstance(self.augment, str):
+            return self.augment
+        name, *settings = self.augment.replace(",", " ").replace(":", " ", 1).split()
+        if name == "adaptive":
+            return adaptive(data, seed=self.seed).augmentation
+        made: Augmentation = build(load_name("augmentations", name), settings, name)
+        if isinstance(made, ManifoldMixUp):
+            raise SettingError(
+                "manifold-mixup mixes hidden vectors and is a hook for loops of your own; wanted one that makes rows, such as mixup."
+            )
+        return made
+
+    def _validation(self, course: Course, held_out: Dataset) -> Any:
+        def validate() -> dict[str, float]:
+            found = self._of_rankers([ranker_of(course, self.recipe.predict.by)], course.material, held_out)
+            metrics = evaluate(found, held_out, resamples=0, ks=(1,)).metrics
+            return {name: metrics[name] for name in MEASURED}
+
+        return validate
+
+    def _of_rankers(self, rankers: list[Ranker], material: Material, held_out: Dataset) -> Predictions:
+        assert held_out.test.texts is not None
+        extra = 0 if held_out.test.filter is None else most_filtered(held_out.test.filter, len(held_out.test))
+        return predict(rankers, material.tokenizer, held_out.test.texts, min(held_out.n_labels, 10 + extra), self.device)
+
+    def _fusion(self, ranker: Ranker, held_out: Dataset, material: Material) -> Ranker:
+        """The share of the classifier that is best on validation rows."""
+        reached = {}
+        for beta in BETAS:
+            found = self._of_rankers([replace(ranker, beta=beta)], material, held_out)
+            metrics = evaluate(found, held_out, resamples=0, ks=(1, 5)).metrics
+            reached[beta] = metrics["P@1"] + metrics["P@5"]
+        return replace(ranker, beta=max(reached, key=lambda beta: reached[beta]))
+
+    # ---- what stays of it
+
+    def _fingerprint(self, material: Material) -> str:
+        """Of recipe, data, augmentation and seed: a checkpoint goes on only where all are the same."""
+        digest = hashlib.sha256(repr((self.recipe.tables, repr(self.augment), self.seed, self.device.type)).encode())
+        labels = material.train.labels
+        for array in (labels.indptr, labels.indices, material.label_tokens.indices if material.label_tokens is not None else np.zeros(0)):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        if material.train.texts is not None:
+            digest.update(material.train.texts.buffer.tobytes())
+        return digest.hexdigest()
+
+    def _finished(self, data: Dataset, material: Material, rankers: list[Ranker], history: list[dict[str, Any]], seconds: float) -> Stored:
+        counts = np.bincount(data.train.labels.indices, minlength=data.n_labels).astype(np.int64)
+        about = {
+            "data": data.name,
+            "recipe": self.recipe.name,
+            "augmentation": self.augment if isinstance(self.augment, str) else "none" if self.augment is None else repr(self.augment),
+            "training rows": len(data.train),
+            "rows trained on": len(material.augmented),
+            "labels": data.n_labels,
+            "tokens": material.tokenizer.n_tokens,
+            "networks": len(rankers),
+            "seed": self.seed,
+            "device": self.device.type,
+            "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
+            "seconds": round(seconds, 1),
+        }
+        return Stored(self.recipe, material.tokenizer, rankers, data.label_texts, counts, material.graph, about, history)
+
+
+def load(folder: str | Path, *, device: str | None = None) -> XMC:
+    """A model that was saved, ready to predict."""
+    return XMC.load(folder, device=device)
+
+
+def _as_data(train: Split, label_texts: Texts | Sequence[str] | None) -> Dataset:
+    texts = None if label_texts is None else Texts.of(label_texts)
+    return Dataset(name="data", train=train, test=train.rows(np.arange(0)), label_texts=texts)
+
+
+def _own_checkpoint(place: Path, mark: str) -> Saved | None:
+    """The checkpoint in this folder, if it is of the same run."""
+    saved = load_checkpoint(place)
+    if saved is not None and saved.notes.get("mark") != mark:
+        raise SettingError(
+            f"The checkpoint {place} is of another recipe, data set or seed. Delete it to begin anew, or keep it and choose another place."
+        )
+    return saved
+
+
+@dataclass(frozen=True)
+class _WithLabelFeatures:
+    """Label-MixUp as the trainer calls augmentations, with the features of labels bound to it."""
+
+    changes: ClassVar[bool] = True
+
+    mixup: LabelMixUp
+    label_features: csr_matrix
+
+    def augment(self, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> Augmented:
+        return self.mixup.augment(train, label_texts, graph, seed, self.label_features)
+
+    def for_epoch(self, epoch: int, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> Augmented:
+        return self.mixup.for_epoch(epoch, train, label_texts, graph, seed, self.label_features)

@@ -1,0 +1,150 @@
+"""PREDICT: texts -> the best labels of each, in bounded memory: by all labels, by clusters of them, or fused with nearest centroids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from longtail.classify.candidates import scores_of
+from longtail.classify.fused import matrix_type
+from longtail.encode.batch import RaggedRows, distinct_ids
+from longtail.network import Network
+from longtail.progress import progress
+from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, added_up, best, nearest_labels
+from longtail.tokens.tokenizer import Tokenizer
+from longtail.train.course import GAME_NEIGHBOURS, Course
+from longtail.values import Predictions, Texts
+
+TEXTS_AT_ONCE = 1024
+SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
+WAYS = ("all", "clusters", "fused")
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A trained network, ready to answer."""
+
+    network: Network
+    vectors: Tensor  # (n_labels, dim)
+    bias: Tensor | None  # (n_labels,)
+    way: str  # one of WAYS
+    clusters: ClusterIndex | None = None
+    graph: Neighbours | None = None  # of labels, for GAME
+    centroids: Tensor | None = None  # (n_labels, dim), for "fused"
+    keep: int = 300  # labels of the nearest centroids
+    beta: float = 0.5  # share of the classifier in "fused"
+
+    @property
+    def n_bytes(self) -> int:
+        """Of everything that answers are made with."""
+        own = [self.vectors, self.bias, self.centroids]
+        own += [] if self.clusters is None else [self.clusters.vectors, self.clusters.bias, self.clusters.members]
+        own += [tensor for name, tensor in self.network.state_dict().items() if not name.startswith("sides.")]
+        return sum(tensor.numel() * tensor.element_size() for tensor in own if tensor is not None)
+
+    @torch.no_grad()
+    def rank(self, tokens: RaggedRows, k: int) -> tuple[Tensor, Tensor]:
+        """(n, k) label ids, best first, and their scores in [0, 1]; -1 and 0 in empty places."""
+        device = self.vectors.device
+        found = []
+        for rows in torch.arange(len(tokens), device=device).split(TEXTS_AT_ONCE):
+            batch = tokens.take(rows)
+            text = self.network.encode(batch)
+            if self.way == "all":
+                found.append(self._all(text, k))
+            elif self.way == "clusters":
+                found.append(self._by_clusters(text, self.network.encode(batch, "clusters"), k))
+            else:
+                found.append(self._fused(text, k))
+        if not found:
+            return torch.zeros((0, k), dtype=torch.int64), torch.zeros((0, k))
+        return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
+
+    def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Every label is scored, a chunk of labels at a time, and the best are kept."""
+        kind = matrix_type(text.device)
+        small = text.to(kind)
+        chunk = max(1, SCORES_AT_ONCE // max(1, len(text)))
+        ids = scores = None
+        for start in range(0, len(self.vectors), chunk):
+            part = (small @ self.vectors[start : start + chunk].to(kind).T).float()
+            if self.bias is not None:
+                part += self.bias[start : start + chunk]
+            top = torch.topk(part, min(k, part.shape[1]), dim=1)
+            ids = top.indices + start if ids is None else torch.cat([ids, top.indices + start], dim=1)
+            scores = top.values if scores is None else torch.cat([scores, top.values], dim=1)
+        assert ids is not None and scores is not None
+        top = torch.topk(scores, min(k, scores.shape[1]), dim=1)
+        return filled(torch.gather(ids, 1, top.indices), torch.sigmoid(top.values), k)
+
+    def _by_clusters(self, text: Tensor, for_clusters: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Labels of the best clusters; score = chance of the label x chance of its cluster, each after GAME where there is a graph."""
+        assert self.clusters is not None
+        ids, of_cluster = self.clusters.search(for_clusters)
+        chances = torch.sigmoid(self._scores(text, ids)) * (ids >= 0)
+        joint = chances * of_cluster
+        if self.graph is not None:
+            # half of what the label itself earned, half of what its neighbours bring it; neighbours outside the beam come in too
+            passed_ids, passed = self.graph.spread(*best(ids, joint, self.clusters.beam))
+            ids, joint = added_up(torch.cat([ids, passed_ids], dim=1), torch.cat([0.5 * joint, 0.5 * passed], dim=1))
+        return filled(*best(ids, joint, k), k)
+
+    def _fused(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Labels of the nearest centroids; beta x classifier + (1 - beta) x nearness, each scaled to a largest of 1 a row (Astec)."""
+        assert self.centroids is not None
+        ids, nearness = nearest_labels(text, self.centroids, self.keep)
+        chances = torch.sigmoid(self._scores(text, ids))
+        nearness = torch.sigmoid(nearness)
+        scaled = self.beta * chances / chances.amax(dim=1, keepdim=True) + (1 - self.beta) * nearness / nearness.amax(dim=1, keepdim=True)
+        return filled(*best(ids, scaled, k), k)
+
+    def _scores(self, text: Tensor, ids: Tensor) -> Tensor:
+        named, places = distinct_ids(ids.clamp(min=0), len(self.vectors))
+        return scores_of(text, self.vectors[named], None if self.bias is None else self.bias[named], places)
+
+
+def ranker_of(course: Course, way: str) -> Ranker:
+    """The course's network as it is now, ready to answer in that way."""
+    network, parts = course.network.eval(), course.parts
+    vectors, bias = network.side("labels").everything(network.table.weight)
+    clusters = graph = centroids = None
+    if way == "clusters":
+        clusters = course.cluster_index()
+        if parts.clusters.game:
+            assert course.material.graph is not None
+            graph = Neighbours.of(course.material.graph.weights, GAME_NEIGHBOURS, course.device)
+    elif way == "fused":
+        centroids = course.centroids()
+    return Ranker(network, vectors, bias, way, clusters, graph, centroids, parts.keep)
+
+
+def filled(ids: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Exactly k places; those that stay empty are -1 with score 0."""
+    ids = torch.where(scores > 0, ids, NOTHING)
+    missing = k - ids.shape[1]
+    return functional.pad(ids, (0, missing), value=NOTHING), functional.pad(scores, (0, missing))
+
+
+def predict(rankers: Sequence[Ranker], tokenizer: Tokenizer, texts: Texts, k: int, device: torch.device) -> Predictions:
+    """The k best labels of each text; of several rankers by the sum of their scores, as the papers' ensembles do."""
+    wanted = k if len(rankers) == 1 else 4 * k + 20  # what one ranker has low another may have high
+    ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
+    with progress("Predicting", len(texts), "texts") as advance:
+        for start in range(0, len(texts), 8 * TEXTS_AT_ONCE):
+            part = texts[start : start + 8 * TEXTS_AT_ONCE]
+            rows = tokenizer(part)
+            tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, device)
+            ranked = [ranker.rank(tokens, wanted) for ranker in rankers]
+            found, value = ranked[0]
+            if len(rankers) > 1:
+                joined = added_up(torch.cat([one[0] for one in ranked], dim=1), torch.cat([one[1] for one in ranked], dim=1) / len(rankers))
+                found, value = filled(*best(*joined, k), k)
+            ids.append(found.int().cpu().numpy())
+            scores.append(torch.where(found >= 0, value, -torch.inf).float().cpu().numpy())
+            advance(len(part))
+    return Predictions(np.concatenate(ids), np.concatenate(scores))

@@ -1,0 +1,1 @@
+"""SHORTLIST: which few labels are worth scoring for a text."""

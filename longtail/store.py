@@ -1,0 +1,208 @@
+"""A model folder: what a trained model needs to answer, and to be understood; no pickle.
+
+model.json           recipe, numbers, which ranker each network is
+weights.safetensors  token table, encoder, label vectors, cluster vectors
+parts.safetensors    what label vectors were mixed from; not needed to predict
+labels.npz           label texts and training counts
+graph.npz            the label graph, where the recipe has one
+tokenizer.json
+history.json         loss, validation and seconds of every epoch
+README.md            the model card
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import longtail
+from longtail.data.files import new_folder
+from longtail.encode.table import Table
+from longtail.errors import DataError
+from longtail.graph.store import load_graph, save_graph
+from longtail.network import Network
+from longtail.predict import Ranker
+from longtail.recipe import Recipe, make_recipe
+from longtail.shortlist.search import ClusterIndex, Neighbours
+from longtail.tokens.load import load_tokenizer
+from longtail.tokens.tokenizer import Tokenizer
+from longtail.values import LabelGraph, Texts
+
+FORMAT = 1
+MODEL, WEIGHTS, PARTS, LABELS, GRAPH, TOKENIZER, HISTORY, CARD = (
+    "model.json",
+    "weights.safetensors",
+    "parts.safetensors",
+    "labels.npz",
+    "graph.npz",
+    "tokenizer.json",
+    "history.json",
+    "README.md",
+)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A trained model, as it lies in its folder."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    rankers: list[Ranker]
+    label_texts: Texts | None
+    label_counts: np.ndarray[Any, np.dtype[np.int64]]  # training rows of each label
+    graph: LabelGraph | None
+    about: dict[str, Any]  # data, counts, seeds, seconds: what the card tells
+    history: list[dict[str, Any]]
+
+
+def save_model(folder: Path, stored: Stored) -> None:
+    """Write the folder; it appears when it is whole."""
+    from safetensors.torch import save_file
+
+    with new_folder(folder) as fresh:
+        stored.tokenizer.save(fresh / TOKENIZER)
+        texts = stored.label_texts
+        arrays: dict[str, Any] = {"counts": stored.label_counts}
+        if texts is not None:
+            arrays |= {"buffer": texts.buffer, "offsets": texts.offsets}
+        np.savez(fresh / LABELS, **arrays)
+        if stored.graph is not None:
+            save_graph(stored.graph, fresh / GRAPH)
+        weights: dict[str, Tensor] = {}
+        parts: dict[str, Tensor] = {}
+        described = []
+        for place, ranker in enumerate(stored.rankers):
+            tensors, told = _packed(ranker)
+            weights |= {f"{place}/{name}": tensor for name, tensor in tensors.items()}
+            sides = ranker.network.sides.state_dict()
+            parts |= {f"{place}/{name}": tensor.detach().cpu().contiguous() for name, tensor in sides.items()}
+            described.append(told)
+        save_file(weights, fresh / WEIGHTS)
+        if parts:
+            save_file(parts, fresh / PARTS)
+        model = {
+            "format": FORMAT,
+            "longtail": longtail.__version__,
+            "recipe": {"name": stored.recipe.name, "tables": stored.recipe.tables},
+            "rankers": described,
+            "about": stored.about,
+        }
+        (fresh / MODEL).write_text(json.dumps(model, indent=1), encoding="utf-8")
+        (fresh / HISTORY).write_text(json.dumps(stored.history), encoding="utf-8")
+        (fresh / CARD).write_text(card(stored), encoding="utf-8")
+
+
+def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    tensors = {f"network.{name}": tensor for name, tensor in ranker.network.state_dict().items() if not name.startswith("sides.")}
+    tensors["vectors"] = ranker.vectors
+    told: dict[str, Any] = {"way": ranker.way, "dim": ranker.network.dim, "keep": ranker.keep, "beta": ranker.beta}
+    told["has_cluster_encoder"] = ranker.network.cluster_encoder is not None
+    optional: dict[str, Tensor | None] = {"bias": ranker.bias, "centroids": ranker.centroids}
+    if ranker.clusters is not None:
+        told["beam"] = ranker.clusters.beam
+        optional |= {
+            "clusters.vectors": ranker.clusters.vectors,
+            "clusters.bias": ranker.clusters.bias,
+            "clusters.members": ranker.clusters.members,
+        }
+        if ranker.clusters.graph is not None:
+            optional |= {"clusters.graph.ids": ranker.clusters.graph.ids, "clusters.graph.weights": ranker.clusters.graph.weights}
+    if ranker.graph is not None:
+        optional |= {"graph.ids": ranker.graph.ids, "graph.weights": ranker.graph.weights}
+    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, told
+
+
+def load_model(folder: Path, device: torch.device) -> Stored:
+    """Read a model folder, ready to predict. On a CPU the big tables stay on disk until they are looked at."""
+    from safetensors.torch import load_file
+
+    if not (folder / MODEL).is_file():
+        raise DataError(f"{folder} is not a model folder: {MODEL} is missing. `longtail train ... --out {folder}` makes one.")
+    try:
+        model = json.loads((folder / MODEL).read_text(encoding="utf-8"))
+        made_by, described, about = model["longtail"], model["rankers"], model["about"]
+        recipe = make_recipe(model["recipe"]["tables"], model["recipe"]["name"], f"{folder / MODEL}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({error!r}).") from error
+    if model.get("format") != FORMAT:
+        raise DataError(f"{folder} is of format {model.get('format')} (longtail {made_by}); this longtail reads format {FORMAT}.")
+    for name in (WEIGHTS, LABELS, TOKENIZER):
+        if not (folder / name).is_file():
+            raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
+    tokenizer = load_tokenizer(folder / TOKENIZER)
+    try:
+        tensors = load_file(folder / WEIGHTS, device=str(device))
+        rankers = [_unpacked(_group(tensors, str(place)), told, recipe, tokenizer, device) for place, told in enumerate(described)]
+        with np.load(folder / LABELS) as arrays:
+            texts = Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
+            counts = arrays["counts"]
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{folder} holds a file that is damaged or of another model ({str(error).splitlines()[0]}).") from error
+    graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
+    history = json.loads((folder / HISTORY).read_text()) if (folder / HISTORY).is_file() else []
+    return Stored(recipe, tokenizer, rankers, texts, counts, graph, about, history)
+
+
+def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    return {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(name + "/")}
+
+
+def _unpacked(tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device) -> Ranker:
+    with torch.device("meta"):  # no memory for a table that is replaced at once
+        table = Table(tokenizer.n_tokens, recipe.encoder.dim, 0.0)
+    network = Network(table, recipe.encoder.build(), told["dim"])
+    if told["has_cluster_encoder"]:
+        network.cluster_encoder = recipe.encoder.build()
+    state = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
+    network.load_state_dict(state, assign=True)
+    network.eval().requires_grad_(False)
+    clusters = None
+    if "clusters.vectors" in tensors:
+        clusters = ClusterIndex(
+            tensors["clusters.vectors"],
+            tensors.get("clusters.bias"),
+            tensors["clusters.members"],
+            _neighbours(tensors, "clusters.graph"),
+            told["beam"],
+        )
+    return Ranker(
+        network,
+        tensors["vectors"],
+        tensors.get("bias"),
+        told["way"],
+        clusters,
+        _neighbours(tensors, "graph"),
+        tensors.get("centroids"),
+        told["keep"],
+        told["beta"],
+    )
+
+
+def _neighbours(tensors: dict[str, Tensor], name: str) -> Neighbours | None:
+    return Neighbours(tensors[f"{name}.ids"], tensors[f"{name}.weights"]) if f"{name}.ids" in tensors else None
+
+
+def card(stored: Stored) -> str:
+    """The model card: what it is, from what, and how good, in Markdown."""
+    about = stored.about
+    lines = [f"# {about['data']}: {stored.recipe.name}", "", stored.recipe.about, ""]
+    lines += ["| | |", "|---|---|"]
+    lines += [
+        f"| {name} | {value:,} |" if isinstance(value, int) else f"| {name} | {value} |"
+        for name, value in about.items()
+        if name != "metrics"
+    ]
+    if about.get("metrics"):
+        lines += ["", "| metric | test |", "|---|---|"]
+        lines += [f"| {name} | {value:.2f} |" for name, value in about["metrics"].items()]
+    lines += ["", "Predict with it:", "", "    longtail predict FOLDER texts.txt -k 5", ""]
+    return "\n".join(lines)

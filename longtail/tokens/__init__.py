@@ -1,0 +1,1 @@
+"""Texts to tokens: what every encoder reads."""

@@ -1,0 +1,48 @@
+"""A tokenizer from its file."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longtail.errors import DataError, SettingError
+from longtail.tokens.rows import PADDING
+from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer
+
+KINDS = {  # imported on first use
+    "words": "longtail.tokens.words:Words",
+    "wordpiece": "longtail.tokens.wordpiece:WordPiece",
+    "words+pieces": "longtail.tokens.both:WordsAndPieces",
+}
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read a tokenizer that `save` wrote."""
+    path = Path(path)
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"cannot be read as JSON ({error})"
+        raise DataError(f"{path}: {reason}.") from error
+    try:
+        return _from_state(state)
+    except (DataError, SettingError, TypeError, KeyError, ValueError) as error:
+        raise DataError(f"{path} is not a tokenizer that longtail wrote ({error}). Fit and save it again.") from error
+
+
+def _from_state(state: dict[str, Any]) -> Tokenizer:
+    kind, settings, names, idf = (state[part] for part in ("kind", "settings", "names", "idf"))
+    if kind not in KINDS:
+        raise ValueError(f"its kind is {kind!r}")
+    if not all(isinstance(name, str) for name in names) or names[PADDING : PADDING + 1] != [PADDING_NAME]:
+        raise ValueError(f"its names do not begin with {PADDING_NAME}")
+    rarity = np.array(idf, np.float32)
+    if rarity.shape != (len(names),) or not np.isfinite(rarity).all() or (rarity[1:] <= 0).any():
+        raise ValueError("its idf does not fit its names")
+    module, _, attribute = KINDS[kind].partition(":")
+    made = getattr(import_module(module), attribute)(**settings)
+    return Tokenizer(made, made.cutter(names), rarity)

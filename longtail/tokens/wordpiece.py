@@ -1,0 +1,171 @@
+"""Pieces of words as tokens: rare words are spelt from pieces, so that few are unknown."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from tokenizers import Tokenizer as Library
+from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+from longtail.errors import DataError, SettingError
+from longtail.kernels.tokens import PIECE_KINDS, UNKNOWN, token_rows
+from longtail.tokens.rows import spans
+from longtail.tokens.table import WordTable
+from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer, blocks
+from longtail.values import Ints, Offsets, Texts
+
+UNKNOWN_NAME, UNKNOWN_ID = "[UNK]", 1  # stands in the vocabulary because the library wants it, never in a row
+INSIDE = "##"  # before pieces that go on a word
+LEAST_SIZE = 10
+LETTERS_SHARE = 4  # the most frequent letters take at most this part of the vocabulary twice: at the start of a word and inside
+FEW = 16  # texts that go through the library as they are
+MOST_PIECES = 1 << 22  # of the words that are remembered while many texts are cut
+_NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class WordPiece:
+    """Pieces of words, in lower case and without accents as in BERT. Words with letters that `fit` has not met are left out.
+
+    Args:
+        size: of the vocabulary at most, padding included.
+        min_count: pieces that would occur less often are not made.
+        max_tokens: pieces of a text that are kept, from its start.
+
+    >>> tokenizer = WordPiece(size=40).fit(["tea", "teas", "Teas!"])
+    >>> rows = tokenizer(["Téas"])
+    >>> [tokenizer.names()[token] for token in rows.ids]
+    ['teas']
+    """
+
+    kind: ClassVar[str] = "wordpiece"
+
+    size: int = 40_000
+    min_count: int = 2
+    max_tokens: int = 64
+
+    def __post_init__(self) -> None:
+        for setting, value, least in (
+            ("size", self.size, LEAST_SIZE),
+            ("min_count", self.min_count, 1),
+            ("max_tokens", self.max_tokens, 1),
+        ):
+            if value < least:
+                raise SettingError(f"{setting} is {value!r}; wanted {least} or more.")
+
+    def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
+        """The vocabulary and idf of these texts: training inputs and label texts, never test rows. The same texts give the same."""
+        texts = Texts.of(texts)
+        return Tokenizer.fitted(self, self.cutter(self.vocabulary(texts)), texts)
+
+    def vocabulary(self, texts: Texts) -> list[str]:
+        """Names of padding, of what is unknown, and the pieces."""
+        library = _library(models.WordPiece(unk_token=UNKNOWN_NAME))
+        letters = _letters(texts, library.normalizer, self.size // LETTERS_SHARE)
+        if not letters:
+            raise DataError(f"None of the {len(texts):,} texts holds a letter; wanted texts with words.")
+        # The library numbers the letters inside words in the order of a hash map that differs from run to run, and breaks ties by
+        # number. As special tokens they have their numbers from the start.
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=self.size,
+            min_frequency=self.min_count,
+            special_tokens=[PADDING_NAME, UNKNOWN_NAME, *letters, *(INSIDE + letter for letter in letters)],
+            initial_alphabet=letters,
+            limit_alphabet=len(letters),
+            continuing_subword_prefix=INSIDE,
+            show_progress=False,
+        )
+        library.train_from_iterator(iter(texts), trainer)
+        vocabulary = library.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+    def cutter(self, names: list[str]) -> PieceCutter:
+        """For a vocabulary found before."""
+        return PieceCutter(names)
+
+
+class PieceCutter:
+    """Cuts texts into the pieces of a vocabulary."""
+
+    n_bigrams = 0
+
+    def __init__(self, names: list[str]) -> None:
+        if len(set(names)) < len(names) or names[UNKNOWN_ID : UNKNOWN_ID + 1] != [UNKNOWN_NAME]:
+            raise DataError(f"The vocabulary holds a piece twice, or no {UNKNOWN_NAME} behind {PADDING_NAME}; wanted distinct pieces.")
+        self.names = names
+        # from the bare vocabulary: in a library with special tokens, a text that spells `[PAD]` would get the id of padding
+        self._library = _library(models.WordPiece({name: place for place, name in enumerate(names)}, unk_token=UNKNOWN_NAME))
+
+    def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
+        if len(texts) > FEW:
+            return next(self.cut_blocks([texts], most))
+        return self.rows(*self.pieces(texts), most)
+
+    def cut_blocks(self, blocks: Iterable[Texts], most: int) -> Iterator[tuple[Ints, Offsets]]:
+        """Each distinct word goes through the library once. Accents, marks and blanks outside ASCII are left to it, too."""
+        met = MetWords()
+        for texts in blocks:
+            words, word_ends = met.numbers(texts, self.pieces)
+            source, ends = spans(met.ends, words)
+            yield self.rows(met.pieces[source], ends[word_ends], most)
+
+    def pieces(self, texts: Texts) -> tuple[Ints, Offsets]:
+        """All pieces of each text as the library finds them, numbered from 0; UNKNOWN for words that it cannot spell."""
+        rows = [encoded.ids for encoded in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(offsets[-1]))
+        return np.where(ids == UNKNOWN_ID, np.int32(UNKNOWN), ids - np.int32(1)), offsets
+
+    def rows(self, numbers: Ints, offsets: Offsets, most: int) -> tuple[Ints, Offsets]:
+        """Ids of the first `most` pieces of each text that are not UNKNOWN."""
+        ids, ends = token_rows(numbers, offsets, most, len(self.names) - 1, *_NO_PAIRS)
+        return ids, ends
+
+
+class MetWords:
+    """Words met so far and the pieces of each; forgotten when they are many."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._table = WordTable(PIECE_KINDS)
+        self.pieces = np.empty(0, np.int32)  # those of word i are pieces[ends[i]:ends[i + 1]]
+        self.ends = np.zeros(1, np.int64)
+
+    def numbers(self, texts: Texts, spell: Callable[[Texts], tuple[Ints, Offsets]]) -> tuple[Ints, Offsets]:
+        """The words of each text; those not met before are spelt first."""
+        if len(self.pieces) > MOST_PIECES:
+            self._forget()
+        n_before = len(self._table)
+        words, offsets = self._table.add(texts.buffer, texts.offsets[:-1], texts.offsets[1:])
+        pieces, ends = spell(self._table.words()[n_before:])
+        self.ends = np.concatenate([self.ends, ends[1:] + len(self.pieces)])
+        self.pieces = np.concatenate([self.pieces, pieces])
+        return words, offsets
+
+
+def _library(model: models.WordPiece) -> Library:
+    library = Library(model)
+    library.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return library
+
+
+def _letters(texts: Texts, normalizer: normalizers.Normalizer, most: int) -> list[str]:
+    """The most frequent characters of the normalised texts, blanks aside; among equals by code point."""
+    raw = np.zeros(sys.maxunicode + 1, np.int64)
+    for block in blocks(texts):
+        raw += np.bincount(np.frombuffer(block.buffer.tobytes().decode().encode("utf-32-le"), np.uint32), minlength=len(raw))
+    found: Counter[str] = Counter()
+    for code in np.flatnonzero(raw).tolist():
+        for letter in normalizer.normalize_str(chr(code)):
+            found[letter] += int(raw[code])
+    return sorted((letter for letter in found if not letter.isspace()), key=lambda letter: (-found[letter], letter))[:most]

@@ -1,0 +1,1 @@
+"""TRAIN: the loop, what it minimises, optimizers, schedules, checkpoints."""

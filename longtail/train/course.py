@@ -1,0 +1,361 @@
+"""The course of a recipe: its stages, one after the other, from token rows to a trained network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from longtail.augment.rows import Augmentation, Augmented
+from longtail.classify.vectors import LabelSide, LabelVectors
+from longtail.encode.batch import RaggedRows
+from longtail.encode.table import Table, weighted_sum
+from longtail.errors import DataError
+from longtail.network import Network
+from longtail.shortlist.clusters import Clusters, cluster_labels, label_centroids, smooth
+from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, nearest_labels
+from longtail.tokens.rows import TokenRows
+from longtail.tokens.tokenizer import Tokenizer
+from longtail.train.checkpoint import Saved, random_state, set_random_state
+from longtail.train.loop import Position, Rows, Watcher, train
+from longtail.train.objectives import EveryLabel, Objective, SharedPool, Shortlisted, Synchronised
+from longtail.train.optimizer import Adam
+from longtail.train.stages import ClusterSettings, Stage
+from longtail.values import Floats, LabelGraph, Split, Texts
+
+ROWS_AT_ONCE = 2048
+GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
+POOL = 2048  # labels drawn at random for a batch on a CPU, besides the right ones
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a course works on: the same for every member of an ensemble."""
+
+    train: Split
+    label_texts: Texts | None
+    tokenizer: Tokenizer
+    label_tokens: csr_matrix | None  # (n_labels, n_tokens)
+    graph: LabelGraph | None  # for label vectors, smoothing and GAME
+    start_vectors: tuple[Floats, NDArray[np.bool_]] | None  # pretrained token vectors, and which tokens have one
+    augmentation: Augmentation | None
+    augmented: Augmented  # rows of all epochs, or of the first where the augmentation gives new ones each time
+    seed: int  # of augmentations
+
+    @property
+    def n_labels(self) -> int:
+        return int(self.train.labels.shape[1])
+
+    def tokens_of(self, split: Split) -> TokenRows:
+        """Of the texts; of rows that an augmentation mixed, which have no text, the token weights that it mixed."""
+        if split.texts is not None:
+            return self.tokenizer(split.texts)
+        assert split.features is not None
+        return TokenRows.from_csr(split.features)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a course is put together from; `recipe` makes it of a file."""
+
+    encoder: Any  # settings with `dim`, `output_dim` and `build()`
+    labels: LabelVectors
+    clusters: ClusterSettings
+    shortlist: str  # where shortlists come from: "clusters" or "nearest" label centroids
+    keep: int  # labels of a "nearest" shortlist
+    stages: tuple[Stage, ...]
+
+    @property
+    def dim(self) -> int:
+        """What texts and labels have in common: label texts are as long as token vectors are."""
+        made_of_text = self.labels.needs_text or any(stage.parts and set(stage.parts) - {"free"} for stage in self.stages)
+        return int(self.encoder.dim if made_of_text else self.encoder.output_dim)
+
+
+class Course:
+    """One network on its way. Everything that a resumed run needs is in `state`."""
+
+    def __init__(self, parts: Parts, material: Material, device: torch.device, seed: int) -> None:
+        self.parts, self.material, self.device, self.seed = parts, material, device, seed
+        torch.manual_seed(seed)
+        dim = parts.encoder.dim
+        table = Table(material.tokenizer.n_tokens, dim, scale=(2 / dim) ** 0.5)
+        self._start_table(table)
+        self.network = Network(table, parts.encoder.build(), parts.dim).to(device)
+        self.clusters: Clusters | None = None
+        self.shortlist: Tensor | None = None
+        self.optimizer: Adam | None = None
+        self.stage = 0
+        self._static: Rows | None = None
+        self._static_features: csr_matrix | None = None
+
+    def run(self, watcher: Watcher, saved: Saved | None = None) -> None:
+        """All stages, or what is left of them."""
+        start = Position()
+        if saved is not None:
+            start = self._restore(saved)
+        while self.stage < len(self.parts.stages):
+            stage = self.parts.stages[self.stage]
+            if saved is None:
+                self._begin(stage)
+            objective = self._objective(stage)
+            if saved is None:
+                self.optimizer = Adam(self._trained(stage))
+                torch.manual_seed(self.seed * 7919 + self.stage)
+            assert self.optimizer is not None
+            train(self.network, objective, self.optimizer, self._rows_of(stage), stage.pace, self.seed * 101 + self.stage, watcher, start)
+            saved, start = None, Position()
+            self.stage += 1
+        self.network.eval()
+
+    # ---- beginning a stage
+
+    def _start_table(self, table: Table) -> None:
+        if self.material.start_vectors is None:
+            return
+        vectors, found = self.material.start_vectors
+        width = min(vectors.shape[1], table.weight.shape[1])
+        scaled = vectors[found][:, :width] * (float(table.weight.std()) / max(float(vectors[found].std()), 1e-9))
+        with torch.no_grad():
+            table.weight[torch.from_numpy(np.flatnonzero(found)), :width] = torch.from_numpy(scaled)
+
+    def _begin(self, stage: Stage) -> None:
+        """Clusters, label sides, a fresh encoder, a frozen table, shortlists: what the stage stands on."""
+        network = self.network
+        if stage.cluster_by != "nothing":
+            self.clusters = self._cluster(stage.cluster_by)
+        if "encoder" in stage.fresh:
+            self._part_encoders()
+            network.encoder = self.parts.encoder.build().to(self.device)
+        for task in self._tasks(stage):
+            if task not in network.sides or task == "labels" or stage.cluster_by != "nothing":
+                old = network.sides[task] if task in network.sides else None
+                side = self._side(task, stage)
+                if isinstance(old, LabelSide) and not stage.fresh and len(old.blocks) == len(side.blocks):
+                    side.blocks.load_state_dict(old.blocks.state_dict())
+                self._start_free(side, task)
+                network.sides[task] = side
+        self._freeze(stage)
+        self.shortlist = self._shortlists() if stage.score == "shortlist" else None
+
+    def _part_encoders(self) -> None:
+        """Clusters keep the encoder they were learnt with."""
+        if "clusters" in self.network.sides:
+            self.network.cluster_encoder = deepcopy(self.network.encoder).requires_grad_(False)
+
+    @staticmethod
+    def _tasks(stage: Stage) -> tuple[str, ...]:
+        return ("labels", "clusters") if stage.task == "both" else (stage.task,)
+
+    def _side(self, task: str, stage: Stage) -> LabelSide:
+        settings, n = self._vectors(task, stage), self.material.n_labels
+        texts, graph = self.material.label_tokens, None if self.material.graph is None else self.material.graph.weights
+        if task == "clusters":
+            assert self.clusters is not None
+            n = self.clusters.n_clusters
+            texts = None if texts is None or not settings.needs_text else self.clusters.meta_text(texts)
+            graph = None if graph is None or not settings.needs_graph else self.clusters.meta_graph(graph)
+        return settings.build(n, self.network.dim, settings.text_rows(texts, graph), self.device).to(self.device)
+
+    def _vectors(self, task: str, stage: Stage) -> LabelVectors:
+        parts = stage.parts
+        if task == "clusters" and self.parts.clusters.parts is not None:
+            parts = self.parts.clusters.parts
+        settings = self.parts.labels if parts is None else replace(self.parts.labels, parts=parts)
+        if task == "clusters" and parts == ("free",):
+            settings = replace(settings, start="random", bias=True)
+        return settings
+
+    def _start_free(self, side: LabelSide, task: str) -> None:
+        start = side.settings.start
+        if side.free is None or start == "random":
+            return
+        texts, graph = self.material.label_tokens, None if self.material.graph is None else self.material.graph.weights
+        if texts is None:
+            raise DataError("The labels have no texts, which free vectors of this recipe start from; type labels.start=random.")
+        if task == "clusters":
+            assert self.clusters is not None
+            texts = self.clusters.meta_text(texts)
+            graph = None if graph is None else self.clusters.meta_graph(graph)
+        side.start_free_at(csr_matrix(graph @ texts) if start == "graph" and graph is not None else texts, self.network.table.weight)
+
+    def _freeze(self, stage: Stage) -> None:
+        table = self.network.table.weight
+        table.requires_grad_("table" not in stage.freeze)
+        for side in self.network.sides.values():
+            assert isinstance(side, LabelSide)
+            side.summed = None
+            if "table" in stage.freeze:
+                side.sum_once(table)
+
+    def _trained(self, stage: Stage) -> list[tuple[str, torch.nn.Parameter]]:
+        left_alone = {f"sides.{task}." for task in ("labels", "clusters") if task not in self._tasks(stage)} | {"cluster_encoder."}
+        return [
+            (name, parameter)
+            for name, parameter in self.network.named_parameters()
+            if parameter.requires_grad and not name.startswith(tuple(left_alone))
+        ]
+
+    # ---- clusters and shortlists
+
+    def _cluster(self, by: str) -> Clusters:
+        settings, material = self.parts.clusters, self.material
+        n_clusters = settings.n_clusters(material.n_labels)
+        labels = material.augmented.split.labels
+        graph = material.graph if settings.smooth else None
+        vectors: Any
+        if by == "texts":
+            assert material.label_tokens is not None
+            vectors = self._sums(material.label_tokens).cpu().numpy()
+        elif by == "features":
+            vectors = label_centroids(self._features(), labels)
+            vectors = vectors if graph is None else smooth(vectors, graph)
+        else:
+            vectors = np.asarray(csr_matrix(labels.T) @ self._sums(self._features()).cpu().numpy())
+            vectors = vectors if graph is None else np.asarray(graph.weights @ vectors)
+        counts = np.bincount(material.train.labels.indices, minlength=material.n_labels)
+        head = None if settings.head is None else counts > settings.head
+        return cluster_labels(vectors.astype(np.float32), n_clusters, head=head, seed=self.seed)
+
+    def _sums(self, rows: csr_matrix) -> Tensor:
+        """(n, dim): summed token vectors."""
+        on_device = RaggedRows.of(rows, self.device)
+        places = torch.arange(len(on_device), device=self.device).split(ROWS_AT_ONCE)
+        with torch.no_grad():
+            return torch.cat([weighted_sum(on_device.take(part), self.network.table.weight) for part in places])
+
+    def _features(self) -> csr_matrix:
+        if self._static_features is None:
+            self._static_features = self.material.tokens_of(self.material.augmented.split).to_csr()
+        return self._static_features
+
+    @torch.no_grad()
+    def _shortlists(self) -> Tensor:
+        """(n_rows, n) labels of each training row, as the shortlister gives them before the stage begins."""
+        self.network.eval()
+        rows = self._static_rows(("labels",))
+        places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
+        if self.parts.shortlist == "nearest":
+            centroids = self.centroids()
+            found = [nearest_labels(self.network.encode(rows.tokens.take(part)), centroids, self.parts.keep)[0] for part in places]
+        else:
+            index = self.cluster_index()
+            found = [index.search(self.network.encode(rows.tokens.take(part), "clusters"))[0] for part in places]
+        return torch.cat(found).int()
+
+    @torch.no_grad()
+    def centroids(self) -> Tensor:
+        """(n_labels, dim): where each label's training rows lie, of unit length (Astec)."""
+        rows = self._static_rows(("labels",))
+        places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
+        encoded = torch.cat([self.network.encode(rows.tokens.take(part)) for part in places])
+        sums = np.asarray(csr_matrix(self.material.augmented.split.labels.T) @ torch.nn.functional.normalize(encoded, dim=1).cpu().numpy())
+        return torch.nn.functional.normalize(torch.from_numpy(sums.astype(np.float32)), dim=1).to(self.device)
+
+    @torch.no_grad()
+    def cluster_index(self) -> ClusterIndex:
+        """From vectors of texts to labels, by clusters as they are now."""
+        assert self.clusters is not None
+        settings, graph = self.parts.clusters, None
+        vectors, bias = self.network.side("clusters").everything(self.network.table.weight)
+        members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
+        if settings.game:
+            assert self.material.graph is not None
+            graph = Neighbours.of(self.clusters.meta_graph(self.material.graph.weights), GAME_NEIGHBOURS, self.device)
+        return ClusterIndex(vectors, bias, members, graph, settings.beam)
+
+    # ---- rows and objective
+
+    def _rows_of(self, stage: Stage) -> Callable[[int], Rows]:
+        material, tasks = self.material, self._tasks(stage)
+        if material.augmentation is None or not material.augmentation.changes:
+            rows = self._static_rows(tasks)
+            return lambda epoch: rows
+
+        def of_epoch(epoch: int) -> Rows:
+            assert material.augmentation is not None
+            made = material.augmentation.for_epoch(epoch, material.train, material.label_texts, seed=material.seed + self.stage)
+            return self._on_device(made, tasks)
+
+        return of_epoch
+
+    def _static_rows(self, tasks: tuple[str, ...]) -> Rows:
+        if (
+            self._static is None
+            or set(self._static.targets) != set(tasks)
+            or self._static.shortlist is not self.shortlist
+            or "clusters" in tasks
+        ):
+            self._static = self._on_device(self.material.augmented, tasks)
+        return self._static
+
+    def _on_device(self, made: Augmented, tasks: tuple[str, ...]) -> Rows:
+        tokens = self.material.tokens_of(made.split)
+        targets = {}
+        for task in tasks:
+            labels = made.split.labels
+            if task == "clusters":
+                assert self.clusters is not None
+                labels = self.clusters.meta_targets(labels)
+            targets[task] = RaggedRows.of(labels, self.device)
+        shortlist = self.shortlist
+        if shortlist is not None and len(shortlist) != len(made):
+            # rows made anew each epoch share the shortlist of the row that they were made from
+            shortlist = shortlist[torch.from_numpy(made.source.astype(np.int64)).to(self.device)]
+        weights = torch.from_numpy(made.row_weights).to(self.device)
+        return Rows(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device), targets, weights, shortlist)
+
+    def _objective(self, stage: Stage) -> Objective:
+        n_labels = self.material.n_labels
+        if stage.task == "clusters":
+            return EveryLabel("clusters")
+        if stage.task == "both":
+            assert self.clusters is not None
+            members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
+            return Synchronised(members, n_labels, self.parts.clusters.beam, stage.detached_epochs)
+        if stage.score == "shortlist":
+            return Shortlisted(n_labels, stage.n_random, stage.add_missed)
+        if stage.score == "all" or (stage.score == "auto" and self.device.type != "cpu"):
+            return EveryLabel("labels")
+        return SharedPool(stage.n_random or POOL, n_labels)
+
+    # ---- checkpoints
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything by name, for `save_checkpoint`."""
+        assert self.optimizer is not None
+        found = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
+        found |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
+        found |= {f"random/{name}": tensor for name, tensor in random_state().items()}
+        if self.clusters is not None:
+            found["course/clusters"] = torch.from_numpy(self.clusters.of_label)
+        if self.shortlist is not None:
+            found["course/shortlist"] = self.shortlist
+        return found
+
+    def _restore(self, saved: Saved) -> Position:
+        """Build the network of the stage that was stopped, without training, and fill it."""
+        self.stage = int(saved.notes["stage"])
+        stages = self.parts.stages[: self.stage + 1]
+        kept = saved.group("course")
+        if "clusters" in kept:
+            self.clusters = Clusters(kept["clusters"].numpy())
+        for stage in stages:
+            if "encoder" in stage.fresh:
+                self._part_encoders()
+            for task in self._tasks(stage):
+                self.network.sides[task] = self._side(task, stage)
+        self.network.load_state_dict(saved.group("network"))
+        self._freeze(stages[-1])
+        self.shortlist = kept["shortlist"].to(self.device) if "shortlist" in kept else None
+        self.optimizer = Adam(self._trained(stages[-1]))
+        self.optimizer.load(saved.group("optimizer"))
+        set_random_state(saved.group("random"))
+        return Position(int(saved.notes["epoch"]), int(saved.notes["step"]))

@@ -1,0 +1,132 @@
+"""The loop: epochs of batches through one objective. It knows neither data files nor metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from longtail.encode.batch import RaggedRows
+from longtail.errors import SettingError
+from longtail.network import Network
+from longtail.train.objectives import Objective, Step
+from longtail.train.optimizer import Adam
+from longtail.train.schedules import SCHEDULES
+
+FEWEST_NUMBERS = 1 << 18  # scores at a time; where these do not fit, no smaller chunk will help
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What an epoch is trained on, on the device."""
+
+    tokens: RaggedRows
+    targets: Mapping[str, RaggedRows]  # task -> right labels
+    weights: Tensor  # (n,)
+    shortlist: Tensor | None = None  # (n, m)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def take(self, places: Tensor, epoch: int) -> Step:
+        shortlist = None if self.shortlist is None else self.shortlist[places].long()
+        targets = {task: rows.take(places) for task, rows in self.targets.items()}
+        return Step(self.tokens.take(places), targets, self.weights[places], shortlist, epoch)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long and how fast."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    schedule: str
+
+
+@dataclass(frozen=True)
+class Position:
+    """Steps behind us: what a resumed run goes on from."""
+
+    epoch: int = 0
+    step: int = 0  # within the epoch
+
+
+BEGINNING = Position()
+
+
+class Watcher(Protocol):
+    """Told of every step and epoch: shows progress, writes checkpoints, validates. May raise to end the run."""
+
+    def begin(self, epoch: int, n_steps: int) -> None: ...
+
+    def stepped(self, position: Position, loss: Tensor, n_rows: int) -> None: ...
+
+    def told(self, message: str) -> None: ...
+
+    def ended(self, epoch: int) -> bool:
+        """After an epoch; True ends the stage early."""
+
+
+def train(
+    network: Network,
+    objective: Objective,
+    optimizer: Adam,
+    rows_of: Callable[[int], Rows],
+    pace: Pace,
+    seed: int,
+    watcher: Watcher,
+    start: Position = BEGINNING,
+) -> None:
+    """Train one stage from `start` on. The same seed gives the same batches, resumed or not."""
+    schedule = SCHEDULES[pace.schedule]
+    device = network.table.weight.device
+    for epoch in range(start.epoch, pace.epochs):
+        rows = rows_of(epoch)
+        batches = shuffled(len(rows), seed, epoch).to(device).split(pace.batch_size)
+        watcher.begin(epoch, len(batches))
+        network.train()
+        first = start.step if epoch == start.epoch else 0
+        for number in range(first, len(batches)):
+            rate = pace.learning_rate * schedule((epoch + number / len(batches)) / pace.epochs)
+            step = rows.take(batches[number], epoch)
+            loss = backward(network, objective, optimizer, step, watcher)
+            optimizer.step(rate)
+            watcher.stepped(Position(epoch, number + 1), loss, len(batches[number]))
+        if watcher.ended(epoch):
+            return
+
+
+def shuffled(n: int, seed: int, epoch: int) -> Tensor:
+    """A permutation that depends on seed and epoch only, whatever the device."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed((seed * 1_000_003 + epoch) & (2**63 - 1)))
+
+
+def backward(network: Network, objective: Objective, optimizer: Adam, step: Step, watcher: Watcher) -> Tensor:
+    """Leave gradients behind and return the loss; where GPU memory runs out, try again with smaller chunks of labels."""
+    while True:
+        optimizer.zero_grad()
+        try:
+            with precision(step.weights.device):
+                loss = objective(network, step)
+            loss.backward()
+        except torch.OutOfMemoryError:
+            if objective.chunk_numbers <= FEWEST_NUMBERS:
+                raise SettingError(
+                    f"The GPU ran out of memory at a batch of {len(step.weights):,} rows, with labels in the smallest chunks. "
+                    f"Type a smaller batch, such as batch_size={max(1, len(step.weights) // 2)}."
+                ) from None
+            objective.chunk_numbers //= 2
+            torch.cuda.empty_cache()
+            watcher.told(f"The GPU ran out of memory; going on with {objective.chunk_numbers:,} scores at a time.")
+            continue
+        return loss.detach()
+
+
+def precision(device: torch.device) -> AbstractContextManager[object]:
+    """bfloat16 products on a GPU. On a CPU only the large ones are rounded, where they are made (classify.fused)."""
+    return torch.autocast("cuda", dtype=torch.bfloat16) if device.type == "cuda" else nullcontext()

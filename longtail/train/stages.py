@@ -1,0 +1,109 @@
+"""A stage of a recipe: one run of the loop, with what it learns and what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+
+from longtail.errors import SettingError
+from longtail.train.loop import Pace
+from longtail.train.schedules import SCHEDULES
+
+TASKS = ("labels", "clusters", "both")
+SCORES = ("auto", "all", "pool", "shortlist")
+CLUSTER_BY = ("nothing", "features", "vectors", "texts")
+FROZEN = ("table",)
+FRESH = ("encoder",)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Settings of a stage.
+
+    Args:
+        task: "labels"; "clusters" of them, a surrogate that is quick to learn; or "both" together (InceptionXML).
+        score: which labels a row is scored against in the task "labels": "all"; a "pool" that the batch shares; the row's own
+            "shortlist", made when the stage begins; "auto" is "all" on a GPU and "pool" on a CPU.
+        parts: of the label vectors, where a stage learns fewer of them than the recipe has.
+        cluster_by: when the stage begins, cluster labels anew by the tf-idf "features" of their rows, by the learnt "vectors" of
+            their rows, or by the learnt vectors of their own "texts".
+        freeze: "table": token vectors stay as they are.
+        fresh: "encoder": the encoder's layers start anew; where clusters were learnt, their encoder is kept for them.
+        detached_epochs: of "both", in which labels do not move the encoder.
+        n_random: labels drawn at random for a batch, besides shortlists or the pool.
+        add_missed: score right labels that a shortlist lacks.
+    """
+
+    task: str = "labels"
+    score: str = "auto"
+    parts: tuple[str, ...] | None = None
+    cluster_by: str = "nothing"
+    epochs: int = 10
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    schedule: str = "onecycle"
+    freeze: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
+    detached_epochs: int = 0
+    n_random: int = 0
+    add_missed: bool = True
+
+    def __post_init__(self) -> None:
+        for key, value, known in (
+            ("task", self.task, TASKS),
+            ("score", self.score, SCORES),
+            ("cluster_by", self.cluster_by, CLUSTER_BY),
+            ("schedule", self.schedule, SCHEDULES),
+            *(("freeze", value, FROZEN) for value in self.freeze),
+            *(("fresh", value, FRESH) for value in self.fresh),
+        ):
+            if value not in known:
+                raise SettingError(f"{key} came as {value!r}; wanted one of {', '.join(known)}.")
+        for key, number in (("epochs", self.epochs), ("batch_size", self.batch_size)):
+            if number < 1:
+                raise SettingError(f"{key} came as {number}; wanted 1 or more.")
+        if not self.learning_rate > 0:
+            raise SettingError(f"learning_rate came as {self.learning_rate}; wanted more than 0.")
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.epochs, self.batch_size, self.learning_rate, self.schedule)
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Balanced clusters of labels, and what is done with them.
+
+    Args:
+        labels_each: about so many labels a cluster; the number of clusters is the power of 2 that comes nearest.
+        most: clusters at most.
+        parts: of the vectors of clusters; the same as those of labels where not given.
+        smooth: add the centroids of a label's neighbours in the graph to its own before clustering (ECLARE).
+        head: labels with more training rows are clustered apart; None clusters all together.
+        beam: clusters a row, in training and in prediction.
+        game: let scores of clusters, and in prediction of labels too, pass to their neighbours in the graph (GAME, ECLARE).
+    """
+
+    labels_each: int = 4
+    most: int = 1 << 17
+    parts: tuple[str, ...] | None = None
+    smooth: bool = False
+    head: int | None = None
+    beam: int = 50
+    game: bool = False
+
+    def __post_init__(self) -> None:
+        for key, value in (("labels_each", self.labels_each), ("most", self.most), ("beam", self.beam)):
+            if value < 1:
+                raise SettingError(f"{key} came as {value}; wanted 1 or more.")
+
+    def n_clusters(self, n_labels: int) -> int:
+        """
+        >>> ClusterSettings().n_clusters(131_073)
+        32768
+        """
+        if n_labels < 2 * self.labels_each:
+            raise SettingError(
+                f"{n_labels} labels are too few for clusters of {self.labels_each}; type clusters.labels_each=1, or use the recipe default."
+            )
+        return min(self.most, 1 << round(log2(n_labels / self.labels_each)))

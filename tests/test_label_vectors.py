@@ -1,0 +1,268 @@
+"""Label vectors from texts, neighbours and free parts, and their mixtures: by hand and against dense products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix, random_array
+from torch import Tensor, nn
+
+from longtail.classify import vectors
+from longtail.classify.mixtures import Attention, Gated, Only, Sum, mixture
+from longtail.classify.vectors import FIRST_BIAS, LabelSide, LabelVectors, graph_penalty
+from longtail.encode.table import weighted_sum
+from longtail.errors import DataError, SettingError
+from tests.tensors import same_numbers as same_numbers
+
+CPU = torch.device("cpu")
+N_LABELS, N_TOKENS, DIM = 5, 7, 4
+
+TEXTS = csr_matrix([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 3.0]])  # label 1 has an empty text
+GRAPH = csr_matrix([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
+TABLE = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
+SUMS = [[1.0, 2.0], [0.0, 0.0], [-3.0, 4.0]]  # Z E
+AROUND = [[0.5, 1.0], [-1.5, 2.0], [-3.0, 4.0]]  # G Z E
+
+
+def sparse(n_rows: int, n_columns: int, seed: int) -> csr_matrix:
+    return csr_matrix(random_array((n_rows, n_columns), density=0.5, rng=np.random.default_rng(seed)).astype(np.float32))
+
+
+def side_of(settings: LabelVectors, texts: csr_matrix = TEXTS, graph: csr_matrix = GRAPH, dim: int = 2) -> LabelSide:
+    return settings.build(texts.shape[0], dim, settings.text_rows(texts, graph), CPU).eval()
+
+
+def called(side: LabelSide, labels: list[int] | None, table: Tensor) -> tuple[Tensor, Tensor | None]:
+    wanted = None if labels is None else torch.tensor(labels)
+    found: tuple[Tensor, Tensor | None] = side(wanted, [weighted_sum(tokens, table) for tokens in side.tokens(wanted)])
+    return found
+
+
+def same(found: Tensor, wanted: Sequence[Sequence[float]]) -> bool:
+    return found.shape == (len(wanted), len(wanted[0])) and torch.allclose(found, torch.tensor(wanted), atol=1e-5)
+
+
+# ---- parts
+
+
+def test_text_by_hand() -> None:
+    side = side_of(LabelVectors(("text",)))
+    # at the start the block adds ReLU(x) to x
+    assert same(called(side, None, TABLE)[0], [[2.0, 4.0], [0.0, 0.0], [-3.0, 8.0]])
+    assert same(called(side, [2, 0], TABLE)[0], [[-3.0, 8.0], [2.0, 4.0]])
+    gated = side_of(LabelVectors(("text",), block="gated"))
+    assert same(called(gated, None, TABLE)[0], [[1.0, 2.0], [0.0, 0.0], [-1.5, 4.0]])
+
+
+def test_graph_by_hand() -> None:
+    assert same(called(side_of(LabelVectors(("graph",), convolution="lightgcn")), None, TABLE)[0], AROUND)
+    assert same(called(side_of(LabelVectors(("graph",))), None, TABLE)[0], [[1.0, 2.0], [-1.5, 4.0], [-3.0, 8.0]])
+    second = [[-0.5, 1.5], [-2.25, 3.0], [-3.0, 4.0]]  # G G Z E
+    both = side_of(LabelVectors(("graph",), convolution="lightgcn", order=2))
+    assert same(called(both, None, TABLE)[0], (np.array(AROUND) + second).tolist())
+
+
+def test_gcn_by_hand() -> None:
+    side = side_of(LabelVectors(("graph",), convolution="gcn"))
+    linear = side.blocks[0].get_submodule("0")
+    assert isinstance(linear, nn.Linear)
+    linear.weight.data.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+    linear.bias.data.copy_(torch.tensor([0.0, 1.0]))
+    assert same(called(side, None, TABLE)[0], [[1.0, 0.5], [2.0, 2.5], [4.0, 4.0]])
+    own = side_of(LabelVectors(("text", "graph"), convolution="gcn"))
+    assert [type(block).__name__ for block in own.blocks] == ["ResidualBlock", "Sequential"]  # texts have the block always
+
+
+def test_free_and_bias() -> None:
+    side = side_of(LabelVectors())
+    assert side.tokens(None) == [] and side.free is not None
+    found, bias = called(side, None, TABLE)
+    assert found is side.free.weight and bias is not None and bias.tolist() == [FIRST_BIAS] * 3
+    found, bias = called(side, [0, 2], TABLE)
+    assert torch.equal(found, side.free.weight[[0, 2]]) and bias is not None and bias.shape == (2,)
+    (found.sum() + (bias * torch.tensor([1.0, 5.0])).sum()).backward()
+    assert side.bias is not None and side.bias.weight.grad is not None and side.free.weight.grad is not None
+    assert side.bias.weight.grad.is_sparse and side.bias.weight.grad.to_dense().tolist() == [[1.0], [0.0], [5.0]]
+    assert side.free.weight.grad.is_sparse and side.free.weight.grad.to_dense().tolist() == [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+    assert called(side_of(LabelVectors(bias=False)), None, TABLE)[1] is None
+
+
+def test_all_parts_added_up() -> None:
+    side = side_of(LabelVectors(("text", "graph", "free"), convolution="lightgcn"))
+    assert side.free is not None
+    wanted = torch.tensor(SUMS) + torch.tensor(SUMS).relu() + torch.tensor(AROUND) + side.free.weight
+    assert torch.allclose(called(side, None, TABLE)[0], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_convolved_tokens_are_convolved_vectors(order: int) -> None:
+    texts, graph = sparse(N_LABELS, N_TOKENS, 1), sparse(N_LABELS, N_LABELS, 2)
+    table = torch.randn(N_TOKENS, DIM)
+    rows = LabelVectors(("text", "graph"), order=order).text_rows(texts, graph)
+    assert len(rows) == 1 + order
+    around = texts.toarray() @ table.numpy()
+    for part in rows:
+        assert np.allclose(part @ table.numpy(), around, atol=1e-5)  # (G Z) E = G (Z E)
+        around = graph.toarray() @ around
+    assert LabelVectors(("graph",), order=order).text_rows(texts, graph)[0].toarray() == pytest.approx((graph @ texts).toarray())
+    assert LabelVectors().text_rows(texts, graph) == LabelVectors().text_rows(None, None) == []
+
+
+SHAPES = [
+    LabelVectors(("text",)),
+    LabelVectors(("text", "graph"), "gated", order=2, block="gated"),
+    LabelVectors(("free", "text", "graph"), "attention", bias=False),
+    LabelVectors(("graph", "free"), convolution="gcn"),
+    LabelVectors(("free",)),
+]
+
+
+def random_side(settings: LabelVectors) -> tuple[LabelSide, Tensor]:
+    side = side_of(settings, sparse(N_LABELS, N_TOKENS, 1), sparse(N_LABELS, N_LABELS, 2), DIM)
+    with torch.no_grad():
+        for parameter in side.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return side, torch.randn(N_TOKENS, DIM)
+
+
+@pytest.mark.parametrize("settings", SHAPES)
+def test_some_labels_all_labels_and_pieces_agree(settings: LabelVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "AT_ONCE", 2)
+    side, table = random_side(settings)
+    found, bias = called(side, None, table)
+    pieces, of_pieces = side.everything(table)
+    assert found.shape == (N_LABELS, DIM) and not pieces.requires_grad
+    assert torch.allclose(found, pieces, atol=1e-6)
+    some, of_some = called(side, [4, 1, 2], table)
+    assert torch.allclose(found[[4, 1, 2]], some, atol=1e-6)
+    assert (bias is None) == (of_pieces is None) == (of_some is None) == (not settings.bias)
+    if bias is not None and of_pieces is not None and of_some is not None:
+        assert torch.equal(bias, of_pieces) and torch.equal(bias[[4, 1, 2]], of_some)
+
+
+@pytest.mark.parametrize("settings", SHAPES)
+def test_summed_once_gives_the_same(settings: LabelVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "AT_ONCE", 2)
+    side, table = random_side(settings)
+    before, some = called(side, None, table)[0], called(side, [0, 3], table)[0]
+    side.sum_once(table)
+    assert side.tokens(None) == [] == side.tokens(torch.tensor([1]))
+    other = torch.full_like(table, torch.nan)  # is not looked at any more
+    assert torch.allclose(called(side, None, other)[0], before, atol=1e-6)
+    assert torch.allclose(called(side, [0, 3], other)[0], some, atol=1e-6)
+    assert torch.allclose(side.everything(other)[0], before, atol=1e-6)
+
+
+def test_free_vectors_start_at_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "AT_ONCE", 2)
+    side = side_of(LabelVectors(start="text"))
+    side.start_free_at(TEXTS, TABLE)
+    assert side.free is not None and same(side.free.weight, SUMS)
+    assert isinstance(side.free.weight, nn.Parameter) and side.free.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        (LabelVectors(), (False, False)),
+        (LabelVectors(("text",)), (True, False)),
+        (LabelVectors(("graph",)), (True, True)),
+        (LabelVectors(start="text"), (True, False)),
+        (LabelVectors(start="graph"), (True, True)),
+    ],
+)
+def test_what_is_needed(settings: LabelVectors, needs: tuple[bool, bool]) -> None:
+    assert (settings.needs_text, settings.needs_graph) == needs
+
+
+# ---- mixtures
+
+
+PARTS = [torch.tensor([[1.0, -2.0], [0.0, 3.0]]), torch.tensor([[4.0, 5.0], [-6.0, 0.0]])]
+
+
+def test_mixtures_by_hand() -> None:
+    assert mixture("sum", 2, 2, 0.0)(PARTS).tolist() == [[5.0, 3.0], [-6.0, 3.0]]
+    gated = mixture("gated", 2, 2, 0.0)
+    assert isinstance(gated, Gated) and gated(PARTS).tolist() == [[2.5, 1.5], [-3.0, 1.5]]
+    gated.gates.data.copy_(torch.tensor([[0.25, 0.5], [0.75, 0.1]]).logit())
+    assert same(gated(PARTS), [[3.25, -0.5], [-4.5, 1.5]])
+    for name in ("sum", "gated", "attention"):
+        only = mixture(name, 1, 2, 0.5)
+        assert isinstance(only, Only) and only(PARTS[:1]) is PARTS[0]
+    assert isinstance(mixture("sum", 2, 2, 0.5), Sum) and isinstance(mixture("attention", 2, 2, 0.5), Attention)
+
+
+def test_attention_by_hand() -> None:
+    attention = Attention(2, 2, 0.0).eval()
+    with torch.no_grad():
+        attention.transform.weight.copy_(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))  # of norm 2: T = (1 0; 0 0.5)
+        attention.transform.u.copy_(torch.tensor([1.0, 0.0]))
+        attention.attention.weight.copy_(torch.tensor([[1.0, 0.0, 0.0, 2.0], [0.0, 1.0, 0.0, 0.0]]))
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    # label 0: ReLU (1, 0) and (4, 5) become sigmoid(1, 0) and sigmoid(4, 2.5)
+    first = np.array([sigmoid(1) + 2 * sigmoid(2.5), sigmoid(0)])
+    # label 1: ReLU (0, 3) and (0, 0) become sigmoid(0, 1.5) and sigmoid(0, 0)
+    second = np.array([sigmoid(0) + 2 * sigmoid(0), sigmoid(1.5)])
+    wanted = [np.exp(one) / np.exp(one).sum() for one in (first, second)]
+    assert same(attention.weights(PARTS), np.array(wanted).tolist())
+    mixed = [wanted[row][0] * PARTS[0][row].numpy() + wanted[row][1] * PARTS[1][row].numpy() for row in range(2)]
+    assert same(attention(PARTS), np.array(mixed).tolist())
+
+
+def test_attention_rows_sum_to_one_and_differ() -> None:
+    attention, parts = Attention(3, 4, 0.2), [torch.randn(6, 4) for _ in range(3)]
+    for module in (attention, attention.eval()):
+        weights = module.weights(parts)
+        assert weights.shape == (6, 3) and torch.allclose(weights.sum(dim=1), torch.ones(6)) and (weights > 0).all()
+    assert not torch.allclose(weights[0], weights[1], atol=1e-3)  # labels have weights of their own
+    alike = [parts[0]] * 3
+    assert torch.allclose(attention(alike), parts[0], atol=1e-6)  # a mean of the same is the same
+
+
+# ---- bad settings and missing data
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mix": "mean"}, "mix came as 'mean'; wanted one of sum, gated, attention."),
+        ({"convolution": "gat"}, "convolution came as 'gat'; wanted one of gale, lightgcn, gcn."),
+        ({"start": "zero"}, "start came as 'zero'; wanted one of random, text, graph."),
+        ({"block": "plain"}, "block came as 'plain'; wanted one of scaled, gated."),
+        ({"parts": ()}, "parts came as []; wanted some of text, graph, free, each once."),
+        ({"parts": ("text", "title")}, "parts came as ['text', 'title']; wanted some of text, graph, free, each once."),
+        ({"parts": ("free", "free")}, "parts came as ['free', 'free']; wanted some of text, graph, free, each once."),
+        ({"order": 0}, "order came as 0; wanted 1 or more."),
+        ({"dropout": 1.5}, "dropout came as 1.5; wanted a share from 0 to below 1."),
+    ],
+)
+def test_settings_that_cannot_work_are_named(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingError) as error:
+        LabelVectors(**wrong)  # type: ignore[arg-type]
+    assert str(error.value) == said
+
+
+def test_labels_without_texts_or_graph() -> None:
+    for parts in (("text",), ("graph",), ("free", "graph")):
+        with pytest.raises(DataError, match=r"The labels have no texts, .*; type labels\.parts=free\."):
+            LabelVectors(parts).text_rows(None, GRAPH)
+    with pytest.raises(DataError, match=r"There is no label graph, .*; leave graph out of labels\.parts\."):
+        LabelVectors(("text", "graph")).text_rows(TEXTS, None)
+
+
+# ---- the penalty of GLaS
+
+
+def test_graph_penalty_by_hand() -> None:
+    similarity = csr_matrix([[1.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.0, 0.25], [0.0, 0.0, 1.0, 0.0], [0.0, 0.25, 0.0, 1.0]])
+    found = torch.tensor([[1.0, 0.0], [1.0, 2.0]], requires_grad=True)  # of labels 3 and 1
+    # products (1 1; 1 5) against (1 0.25; 0.25 1): squares 0, 0.5625 twice and 16
+    penalty = graph_penalty(found, torch.tensor([3, 1]), similarity)
+    assert penalty.item() == pytest.approx((2 * 0.5625 + 16) / 4)
+    penalty.backward()
+    # 4 / 4 times (W W' - S) W
+    assert found.grad is not None and same(found.grad, [[0.75, 1.5], [4.75, 8.0]])
