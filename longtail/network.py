@@ -31,21 +31,14 @@ class Network(nn.Module):
 
     def forward(self, tokens: TokenBatch, wanted: Mapping[str, Tensor | None]) -> tuple[Tensor, dict[str, Side]]:
         """Hidden vectors of texts, and vectors of the labels wanted of each side (None: all), in one look at the token table."""
-        batches = [tokens]
-        for task, labels in wanted.items():
-            batches += self.side(task).tokens(labels)
-        if any(labels is None for labels in wanted.values()) and len(batches) > 1:
-            table: Tensor = self.table.weight  # label texts name nearly every token
-            placed = batches
-        else:
-            table, placed = self.table.gather(batches)
+        named = {task: self.side(task).tokens(labels) for task, labels in wanted.items()}
+        table, placed = self.table.gather([tokens, *(batch for batches in named.values() for batch in batches)])
         hidden = self.encoder(placed[0], table)
         sums = [weighted_sum(batch, table) for batch in placed[1:]]
         found = {}
         for task, labels in wanted.items():
-            side = self.side(task)
-            n = 0 if side.summed is not None else len(side.texts)
-            found[task] = side.vectors(labels, sums[:n])
+            n = len(named[task])
+            found[task] = self.side(task).vectors(labels, sums[:n], self.table.weight)
             sums = sums[n:]
         return hidden, found
 
@@ -57,11 +50,11 @@ class Network(nn.Module):
     def label_vectors(self, task: str, labels: Tensor) -> Side:
         """Vectors of labels that are known only after texts were encoded: a second look at the token table."""
         side = self.side(task)
-        batches = side.tokens(labels)
-        if not batches:
-            return side.vectors(labels, [])
-        table, placed = self.table.gather(batches)
-        return side.vectors(labels, [weighted_sum(batch, table) for batch in placed])
+        batches, sums = side.tokens(labels), []
+        if batches:
+            table, placed = self.table.gather(batches)
+            sums = [weighted_sum(batch, table) for batch in placed]
+        return side.vectors(labels, sums, self.table.weight)
 
     def text(self, hidden: Tensor, task: str) -> Tensor:
         """(b, dim): what a text is scored with in a task."""

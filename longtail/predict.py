@@ -21,6 +21,7 @@ from longtail.train.course import GAME_NEIGHBOURS, Course
 from longtail.values import Predictions, Texts
 
 TEXTS_AT_ONCE = 1024
+GAME_SPEAKERS = 50  # labels of a text whose scores are passed on to their neighbours
 SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
 WAYS = ("all", "clusters", "fused")
 
@@ -87,12 +88,21 @@ class Ranker:
         assert self.clusters is not None
         ids, of_cluster = self.clusters.search(for_clusters)
         chances = torch.sigmoid(self._scores(text, ids)) * (ids >= 0)
-        joint = chances * of_cluster
         if self.graph is not None:
-            # half of what the label itself earned, half of what its neighbours bring it; neighbours outside the beam come in too
-            passed_ids, passed = self.graph.spread(*best(ids, joint, self.clusters.beam))
-            ids, joint = added_up(torch.cat([ids, passed_ids], dim=1), torch.cat([0.5 * joint, 0.5 * passed], dim=1))
-        return filled(*best(ids, joint, k), k)
+            chances = self._passed_on(ids, chances)
+        return filled(*best(ids, chances * of_cluster, k), k)
+
+    def _passed_on(self, ids: Tensor, chances: Tensor) -> Tensor:
+        """GAME: r = G r~, of the labels of the shortlist alone (ECLARE, section 3.5). Each id stands in a row once."""
+        assert self.graph is not None
+        heard = torch.zeros_like(chances)
+        order = torch.sort(ids, dim=1)
+        top = best(ids, chances, GAME_SPEAKERS)  # weak labels have nothing to pass on
+        passed_ids, passed = self.graph.spread(*top)
+        place = torch.searchsorted(order.values, passed_ids.clamp(min=0)).clamp_(max=ids.shape[1] - 1)
+        known = (torch.gather(order.values, 1, place) == passed_ids) & (passed_ids >= 0)
+        heard.scatter_add_(1, torch.gather(order.indices, 1, place), passed * known)
+        return heard
 
     def _fused(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Labels of the nearest centroids; beta x classifier + (1 - beta) x nearness, each scaled to a largest of 1 a row (Astec)."""
@@ -117,7 +127,7 @@ def ranker_of(course: Course, way: str) -> Ranker:
         clusters = course.cluster_index()
         if parts.clusters.game:
             assert course.material.graph is not None
-            graph = Neighbours.of(course.material.graph.weights, GAME_NEIGHBOURS, course.device)
+            graph = Neighbours.of(course.material.graph.weights, GAME_NEIGHBOURS, course.device, parts.clusters.game)
     elif way == "fused":
         centroids = course.centroids()
     return Ranker(network, vectors, bias, way, clusters, graph, centroids, parts.keep)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from longtail.classify.vectors import LabelVectors
 from longtail.errors import SettingError, UnknownName
@@ -20,6 +20,14 @@ from longtail.train.stages import ClusterSettings, Stage
 SHORTLISTS = ("clusters", "nearest")
 WAYS = ("all", "clusters", "fused")
 TABLES = ("tokens", "encoder", "labels", "graph", "clusters", "shortlist", "predict")
+TOP: dict[str, tuple[type | tuple[type, ...], str]] = {  # settings that stand above the tables
+    "about": (str, "a text"),
+    "ensemble": (int, "a whole number"),
+    "validation": ((int, float), "a number"),
+    "patience": (int, "a whole number"),
+    "vectors": (str, "a file of word vectors, or none"),
+}
+NOT_TYPED = ("labels", "seed", "label_vectors", "min_similarity")  # what functions that make graphs get from elsewhere
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,8 @@ class ShortlistSettings:
 
     def __post_init__(self) -> None:
         _one_of("shortlist.by", self.by, SHORTLISTS)
+        if self.keep < 1:
+            raise SettingError(f"keep came as {self.keep}; wanted 1 or more.")
 
 
 @dataclass(frozen=True)
@@ -97,21 +107,19 @@ def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not a TOML file ({error}).") from error
-    return make_recipe(with_settings(tables, settings), path.stem, str(path.name))
+    _check_shape(tables, path.name)
+    return make_recipe(with_settings(tables, settings), path.stem, path.name)
 
 
 def make_recipe(tables: Mapping[str, Any], name: str, where: str) -> Recipe:
     """From tables as a TOML file holds them. `where` is how messages call their source."""
-    own = {one.name for one in fields(Recipe)} - {*TABLES, "name", "stages", "tables"}
     for key in tables:
-        if key not in {*own, *TABLES, "stages"}:
-            raise UnknownName(f"setting in {where}", key, [*own, *TABLES, "stages"])
-    if not tables.get("stages"):
-        raise SettingError(f"{where} has no stages; wanted at least one [[stages]] table.")
+        if key not in {*TOP, *TABLES, "stages"}:
+            raise UnknownName(f"setting in {where}", key, [*TOP, *TABLES, "stages"])
+    _check_shape(tables, where)
     try:
         made = Recipe(
             name=name,
-            about=str(tables.get("about", "")),
             tokens=_named("tokens", tables),
             encoder=_named("encoder", tables),
             labels=from_table(LabelVectors, tables.get("labels", {}), "labels"),
@@ -121,34 +129,68 @@ def make_recipe(tables: Mapping[str, Any], name: str, where: str) -> Recipe:
             predict=from_table(PredictSettings, tables.get("predict", {}), "predict"),
             stages=tuple(from_table(Stage, stage, f"stages.{place}") for place, stage in enumerate(tables["stages"])),
             tables=tables,
-            **{key: tables[key] for key in own & set(tables) if key != "about"},
+            **_top(tables),
         )
+        for parts in (made.clusters.parts, *(stage.parts for stage in made.stages)):
+            if parts is not None:
+                replace(made.labels, parts=parts)  # which checks them
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from None
     _check(made, where)
     return made
 
 
-def _named(kind: str, tables: Mapping[str, Any]) -> Any:
-    """The class that `kind = "..."` of a table names, with the rest of the table as its settings."""
-    table = dict(tables.get(kind, {}))
+def _check_shape(tables: Mapping[str, Any], where: str) -> None:
+    """Tables where tables are wanted."""
+    stages = tables.get("stages")
+    if not isinstance(stages, list) or not stages:
+        raise SettingError(f"{where} has no stages; wanted at least one [[stages]] table.")
+    found = [(table, tables.get(table, {})) for table in TABLES] + [(f"stages.{place}", stage) for place, stage in enumerate(stages)]
+    for name, table in found:
+        if not isinstance(table, Mapping):
+            raise SettingError(f"{where}: {name} came as {table!r}; wanted a table of settings.")
+
+
+def _top(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings above the tables."""
+    made = {key: tables[key] for key in TOP if key in tables}
+    for key, value in made.items():
+        kind, wanted = TOP[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise SettingError(f"{key} came as {value!r}; wanted {wanted}.")
+    if made.get("vectors") == "none":
+        made["vectors"] = None
+    return {"about": "", **made}
+
+
+def _class_of(kind: str, tables: Mapping[str, Any]) -> Any:
+    """The class that `kind = "..."` of a table names."""
     registry = {"tokens": "tokens", "encoder": "encoders"}[kind]
-    name = table.pop("kind", next(iter(KINDS[registry])))
-    return from_table(load(registry, name), table, kind)
+    name = tables.get(kind, {}).get("kind", next(iter(KINDS[registry])))
+    return load(registry, str(name))
+
+
+def _named(kind: str, tables: Mapping[str, Any]) -> Any:
+    """That class, with the rest of the table as its settings."""
+    table = {key: value for key, value in tables.get(kind, {}).items() if key != "kind"}
+    return from_table(_class_of(kind, tables), table, kind)
+
+
+def _graph_settings(kind: str) -> Any:
+    """What a graph of that kind may be told, as a dataclass."""
+    taken = signature(load("graphs", kind)).parameters.items()
+    known = {name: (one.annotation, one.default) for name, one in taken if name not in NOT_TYPED}
+    known.setdefault("normalise", (str, "square-root"))
+    return make_dataclass(kind, [(name, hint, field(default=default)) for name, (hint, default) in known.items()], frozen=True)
 
 
 def _graph(table: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if table is None:
         return None
     kind = str(table.get("kind", "walk"))
-    known = set(inspect.signature(load("graphs", kind)).parameters) - {"labels", "seed", "label_vectors", "min_similarity"} | {
-        "kind",
-        "normalise",
-    }
-    for key in table:
-        if key not in known:
-            raise UnknownName(f"setting of the graph {kind}", key, known)
-    return {"kind": kind, **table}
+    given = {key: value for key, value in table.items() if key != "kind"}
+    made = from_table(_graph_settings(kind), given, "graph")
+    return {"kind": kind, **{key: getattr(made, key) for key in given}}
 
 
 def _check(recipe: Recipe, where: str) -> None:
@@ -163,7 +205,10 @@ def _check(recipe: Recipe, where: str) -> None:
             wrong = f'stages.{place} learns clusters, but no stage up to it makes them; wanted cluster_by = "features"'
         elif stage.score == "shortlist" and stage.task == "labels" and recipe.shortlist.by == "clusters" and not learnt:
             wrong = f"stages.{place} takes shortlists from clusters, but no stage before it learns them"
-    needs_graph = recipe.labels.needs_graph or recipe.clusters.smooth or recipe.clusters.game
+        elif stage.task == "labels" and stage.cluster_by != "nothing":
+            wrong = f'stages.{place} makes clusters and learns labels alone; wanted task = "both", or cluster_by = "nothing"'
+    parts = [recipe.labels.parts, recipe.clusters.parts or (), *(stage.parts or () for stage in recipe.stages)]
+    needs_graph = recipe.labels.needs_graph or recipe.clusters.smooth or recipe.clusters.game or any("graph" in part for part in parts)
     if tasks[-1] == "clusters":
         wrong = 'the last stage learns clusters; wanted one that learns labels, task = "labels" or "both"'
     elif needs_graph and recipe.graph is None:
@@ -176,6 +221,8 @@ def _check(recipe: Recipe, where: str) -> None:
         wrong = f"ensemble came as {recipe.ensemble}; wanted 1 or more"
     elif not 0 <= recipe.validation < 1:
         wrong = f"validation came as {recipe.validation}; wanted a share from 0 to below 1"
+    elif recipe.patience < 0:
+        wrong = f"patience came as {recipe.patience}; wanted 0 or more"
     elif recipe.patience and not recipe.validation:
         wrong = "patience ends a stage by its validation rows, and there are none; wanted validation = 0.1 or so with it"
     elif getattr(recipe.tokens, "ngrams", 1) > 1 and not hasattr(recipe.encoder, "word_dropout"):
@@ -186,13 +233,13 @@ def _check(recipe: Recipe, where: str) -> None:
 
 def with_settings(tables: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """The tables of a recipe with `key=value` words put in."""
-    made = json.loads(json.dumps(tables))
+    made = deepcopy(dict(tables))
     for word in settings:
         key, equals, text = word.partition("=")
         if not equals or not key:
             raise SettingError(f"{word!r} came as a setting; wanted key=value, such as epochs=5 or encoder.dim=256.")
         _put(made, key, _value(text))
-    return dict(made)
+    return made
 
 
 def _value(text: str) -> Any:
@@ -206,47 +253,51 @@ def _value(text: str) -> Any:
 def _put(tables: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     if not path:
-        homes = _homes(tables, last)
+        homes = [table for table, hints in _known(tables).items() if last in hints]
         if not homes:
-            raise UnknownName("setting", last, sorted({name for _, names in _known(tables) for name in names}))
+            raise UnknownName("setting", last, {name for hints in _known(tables).values() for name in hints})
         if len(homes) > 1:
             told = " or ".join(f"{home}.{last}" for home in homes)
             raise SettingError(f"{last} is a setting of {len(homes)} tables; type {told}.")
         path = [] if homes[0] == "" else [homes[0]]
-    if path and path[0] == "stages":
-        stages = tables.get("stages", [])
-        if len(path) == 1:
-            for stage in stages:
-                stage[last] = value
-            return
-        if not path[1].isdigit() or int(path[1]) >= len(stages):
-            raise SettingError(f"{key} came; wanted a stage from stages.0 to stages.{len(stages) - 1}.")
-        stages[int(path[1])][last] = value
-        return
-    here = tables
-    for step in path:
-        here = here.setdefault(step, {})
-    here[last] = value
+    home = path[0] if path else ""
+    if isinstance(value, str) and get_origin(_known(tables).get(home, {}).get(last)) is tuple:
+        value = value.split(",")  # parts=text,free
+    for table in _places(tables, key, path):
+        table[last] = value
 
 
-def _known(tables: Mapping[str, Any]) -> list[tuple[str, set[str]]]:
-    """Each table with the settings it may have; "" is the top of the file."""
-    classes: dict[str, Any] = {
+def _places(tables: dict[str, Any], key: str, path: list[str]) -> list[dict[str, Any]]:
+    """The tables that a path leads to: several only for `stages`, which means each of them."""
+    stages: list[dict[str, Any]] = tables["stages"]
+    if not path:
+        return [tables]
+    if path == ["stages"]:
+        return stages
+    if path[0] == "stages":
+        if len(path) != 2 or not path[1].isdigit() or int(path[1]) >= len(stages):
+            raise SettingError(f"{key} came; wanted a stage from stages.0 to stages.{len(stages) - 1}, as in stages.0.epochs=5.")
+        return [stages[int(path[1])]]
+    if len(path) != 1 or path[0] not in TABLES:
+        raise UnknownName("table of a recipe", ".".join(path), [*TABLES, "stages"])
+    return [tables.setdefault(path[0], {})]
+
+
+def _known(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each table with the settings it may have, and their types; "" is the top of the file."""
+    classes = {
         "labels": LabelVectors,
         "clusters": ClusterSettings,
         "shortlist": ShortlistSettings,
         "predict": PredictSettings,
+        "tokens": _class_of("tokens", tables),
+        "encoder": _class_of("encoder", tables),
+        "stages": Stage,
     }
-    for kind, registry in (("tokens", "tokens"), ("encoder", "encoders")):
-        name = tables.get(kind, {}).get("kind", next(iter(KINDS[registry])))
-        classes[kind] = load(registry, name)
-    classes["stages"] = Stage
-    known = [(table, {one.name for one in fields(cls)}) for table, cls in classes.items()]
-    return [("", {"ensemble", "validation", "patience", "vectors"}), *known]
-
-
-def _homes(tables: Mapping[str, Any], key: str) -> list[str]:
-    return [table for table, names in _known(tables) if key in names]
+    if "graph" in tables:
+        classes["graph"] = _graph_settings(str(tables["graph"].get("kind", "walk")))
+    known = {table: {one.name: get_type_hints(cls)[one.name] for one in fields(cls)} for table, cls in classes.items()}
+    return {"": {key: kind for key, (kind, _) in TOP.items() if key != "about"}, **known}
 
 
 def _one_of(what: str, value: str, known: Iterable[str]) -> None:

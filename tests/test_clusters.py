@@ -134,9 +134,9 @@ def test_dense_and_sparse_rows_give_the_same_clusters(large: int, monkeypatch: p
 
 @pytest.mark.parametrize("cores", [1, 2, 5])
 def test_threads_change_nothing(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = grouped(2000, 60)
+    matrix = grouped(1000, 40)
     matrix[np.random.default_rng(1).random(matrix.shape) < 0.8] = 0
-    monkeypatch.setattr(module, "LARGE", 200)
+    monkeypatch.setattr(module, "LARGE", 150)
     usual = [balanced_clusters(kind(matrix), 100) for kind in (csr_matrix, np.asarray)]
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     for before, kind in zip(usual, (csr_matrix, np.asarray), strict=True):

@@ -37,8 +37,7 @@ def side_of(settings: LabelVectors, texts: csr_matrix = TEXTS, graph: csr_matrix
 
 def called(side: LabelSide, labels: list[int] | None, table: Tensor) -> tuple[Tensor, Tensor | None]:
     wanted = None if labels is None else torch.tensor(labels)
-    found: tuple[Tensor, Tensor | None] = side(wanted, [weighted_sum(tokens, table) for tokens in side.tokens(wanted)])
-    return found
+    return side.vectors(wanted, [weighted_sum(tokens, table) for tokens in side.tokens(wanted)])
 
 
 def same(found: Tensor, wanted: Sequence[Sequence[float]]) -> bool:
@@ -55,6 +54,7 @@ def test_text_by_hand() -> None:
     assert same(called(side, [2, 0], TABLE)[0], [[-3.0, 8.0], [2.0, 4.0]])
     gated = side_of(LabelVectors(("text",), block="gated"))
     assert same(called(gated, None, TABLE)[0], [[1.0, 2.0], [0.0, 0.0], [-1.5, 4.0]])
+    assert same(called(side_of(LabelVectors(("text",), block="none")), None, TABLE)[0], SUMS)
 
 
 def test_graph_by_hand() -> None:
@@ -232,7 +232,7 @@ def test_attention_rows_sum_to_one_and_differ() -> None:
         ({"mix": "mean"}, "mix came as 'mean'; wanted one of sum, gated, attention."),
         ({"convolution": "gat"}, "convolution came as 'gat'; wanted one of gale, lightgcn, gcn."),
         ({"start": "zero"}, "start came as 'zero'; wanted one of random, text, graph."),
-        ({"block": "plain"}, "block came as 'plain'; wanted one of scaled, gated."),
+        ({"block": "plain"}, "block came as 'plain'; wanted one of scaled, gated, none."),
         ({"parts": ()}, "parts came as []; wanted some of text, graph, free, each once."),
         ({"parts": ("text", "title")}, "parts came as ['text', 'title']; wanted some of text, graph, free, each once."),
         ({"parts": ("free", "free")}, "parts came as ['free', 'free']; wanted some of text, graph, free, each once."),

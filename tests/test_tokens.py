@@ -371,6 +371,7 @@ def naive_both(word_rows: list[list[str]], piece_names: list[str], texts: list[s
 
 both_settings = st.builds(
     WordsAndPieces,
+    min_count=st.integers(1, 2),
     ngrams=st.integers(1, 2),
     ngram_count=st.integers(1, 2),
     pieces_size=st.integers(20, 60),
@@ -384,13 +385,15 @@ both_settings = st.builds(
 @given(texts_of_pieces, texts_of_pieces, both_settings)
 @example(["red", "apple red"], ["~red apple ~", "re_d red", "don\u2019t"], WordsAndPieces(pieces_size=60))
 def test_words_and_pieces_equal_the_naive_version(texts: list[str], others: list[str], settings: WordsAndPieces) -> None:
-    known = [*texts, "red ~"]
+    known = [*texts, "~ red ~", "~ red"]  # with a bigram that begins like the name of a piece
     every = [*known, *others]
     tokenizer = settings.fit(known)
     rows = tokenizer(every)
     words = Words(settings.min_count, settings.ngrams, settings.ngram_count, max_tokens=settings.max_tokens).fit(known)
     piece_names = WordPiece(settings.pieces_size, settings.piece_min_count).fit(known).names()
     assert token_names(tokenizer, rows) == naive_both(token_names(words, words(every)), piece_names, every, settings)
+    ids, ends = next(iter(tokenizer.cutter.cut_blocks([Texts.of(every)], settings.max_tokens)))
+    assert np.array_equal(ids, rows.ids) and np.array_equal(ends, rows.offsets)
     whole = replace(settings, max_tokens=10_000)  # idf looks at whole texts
     ids, ends = words.cutter.cut(Texts.of(known), whole.max_tokens)
     whole_rows = [[words.names()[token] for token in ids[start:stop]] for start, stop in zip(ends, ends[1:], strict=False)]

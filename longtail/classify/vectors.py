@@ -14,14 +14,15 @@ from longtail.classify.mixtures import MIXTURES, mixture
 from longtail.encode.bag import ResidualBlock
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.encode.dropout import check_share
-from longtail.encode.table import Table, weighted_sum
+from longtail.encode.table import EveryRow, Table, weighted_sum
 from longtail.errors import DataError, SettingError
 
 PARTS = ("text", "graph", "free")
 CONVOLUTIONS = ("gale", "lightgcn", "gcn")
 STARTS = ("random", "text", "graph")
-BLOCKS = ("scaled", "gated")
+BLOCKS = ("scaled", "gated", "none")
 AT_ONCE = 1 << 14  # labels whose texts are summed in one go
+NEARLY_ALL = 3  # a third of the labels is nearly all
 FIRST_BIAS = -6.0  # a chance of 1 in 400: nearly every label is wrong for a row, and learning that by steps would take long
 
 
@@ -36,7 +37,7 @@ class LabelVectors:
         convolution: "gale" (a residual block behind it), "lightgcn" (nothing behind it) or "gcn" (linear and ReLU behind it).
         start: what free vectors start as: "random", the label's text, or its neighbours' texts ("graph").
         dropout: after every ReLU of the label side.
-        block: "scaled" or "gated", the residual block behind a text (see `encode.bag.ResidualBlock`).
+        block: "scaled" or "gated", the residual block behind a text (see `encode.bag.ResidualBlock`), or "none" for the sum as it is.
         bias: a number per label besides its vector, as in most linear classifiers.
     """
 
@@ -105,6 +106,7 @@ class LabelSide(nn.Module):
         super().__init__()
         self.settings, self.n_labels, self.dim = settings, n_labels, dim
         self.texts = [RaggedRows.of(part, device) for part in rows]
+        self._rows, self._every = list(rows), list[EveryRow]()
         self.blocks = nn.ModuleList(self._block(place) for place in range(len(rows)))
         self.free = Table(n_labels, dim, scale=0.02) if "free" in settings.parts else None
         self.bias = Table(n_labels, 1, scale=0.0) if settings.bias else None
@@ -114,6 +116,8 @@ class LabelSide(nn.Module):
         self.summed: list[Tensor] | None = None  # (n_labels, dim) each, where the token table is frozen
 
     def _block(self, place: int) -> nn.Module:
+        if self.settings.block == "none":
+            return nn.Identity()
         is_own_text = "text" in self.settings.parts and place == 0
         if is_own_text or self.settings.convolution == "gale":
             return ResidualBlock(self.dim, self.settings.dropout, self.settings.block)
@@ -134,15 +138,33 @@ class LabelSide(nn.Module):
         self.free.weight.copy_(start)
 
     def tokens(self, labels: Tensor | None) -> list[TokenBatch]:
-        """The token rows that `forward` needs summed; none where they are summed already."""
-        if self.summed is not None:
+        """The token rows that `vectors` wants summed; none where it has their sums, or makes them of all labels at once."""
+        if self.summed is not None or labels is None or self._nearly_all(labels):
             return []
-        return [rows.all() if labels is None else rows.take(labels) for rows in self.texts]
+        return [rows.take(labels) for rows in self.texts]
 
-    def vectors(self, labels: Tensor | None, sums: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Vectors (m, dim) and biases (m,) of these labels, which come without repeats; of all of them for None."""
+    def _nearly_all(self, labels: Tensor) -> bool:
+        """Whether it is cheaper to sum the texts of all labels, whose order is known, than of these."""
+        return bool(self.texts) and NEARLY_ALL * len(labels) >= self.n_labels and self.n_labels > AT_ONCE
+
+    def _sums_of_all(self, table: Tensor) -> list[Tensor]:
+        if not self._every:
+            self._every = [EveryRow(part, table.device) for part in self._rows]
+        return [every.sums(table) for every in self._every]
+
+    def vectors(self, labels: Tensor | None, sums: Sequence[Tensor], table: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Vectors (m, dim) and biases (m,) of these labels, which come without repeats; of all of them for None.
+
+        Args:
+            sums: of what `tokens` names, (m, dim) each.
+            table: all token vectors, for when that was nothing.
+        """
         if self.summed is not None:
             sums = [part if labels is None else part[labels] for part in self.summed]
+        elif labels is None:
+            sums = self._sums_of_all(table)
+        elif self.texts and not sums:
+            sums = [part[labels] for part in self._sums_of_all(table)]
         parts = [block(part) for block, part in zip(self.blocks, sums, strict=True)]
         if self.free is not None:
             parts.append(self.free.weight if labels is None else self.free.rows(labels))
@@ -157,7 +179,8 @@ class LabelSide(nn.Module):
         vectors, biases = [], []
         for start in range(0, self.n_labels, AT_ONCE):
             labels = torch.arange(start, min(start + AT_ONCE, self.n_labels), device=table.device)
-            found, bias = self.vectors(labels, [weighted_sum(part, table) for part in self.tokens(labels)])
+            sums = [] if self.summed is not None else [weighted_sum(rows.take(labels), table) for rows in self.texts]
+            found, bias = self.vectors(labels, sums, table)
             vectors.append(found)
             biases += [] if bias is None else [bias]
         return torch.cat(vectors), torch.cat(biases) if biases else None

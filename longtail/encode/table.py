@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from numba import get_num_threads
+from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -60,6 +63,53 @@ def weighted_sum(batch: TokenBatch, table: Tensor) -> Tensor:
     return functional.embedding_bag(
         batch.ids, table, batch.offsets, mode="sum", per_sample_weights=batch.weights.to(table.dtype), include_last_offset=True
     )
+
+
+class EveryRow:
+    """All rows of a ragged matrix at once, over and over: sums by one sparse product, and their gradient by the transposed one.
+
+    Rows of a batch have to be scattered back to the table, in whatever order they name it. Rows that stay the same, as the texts
+    of all labels do, can be transposed once, and then both directions are sums.
+    """
+
+    def __init__(self, matrix: csr_matrix, device: torch.device) -> None:
+        self.forth, self.back = (_sparse(part, device) for part in (matrix, csr_matrix(matrix.T)))
+
+    def sums(self, table: Tensor) -> Tensor:
+        """(n, dim)."""
+        found: Tensor = _EveryRow.apply(table, self.forth, self.back)
+        return found
+
+
+def _sparse(matrix: csr_matrix, device: torch.device) -> Any:
+    """What `_product` takes: a torch matrix on a GPU, arrays for the kernel on a CPU."""
+    arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(np.float32)
+    if device.type == "cpu":
+        return arrays
+    with warnings.catch_warnings():  # torch calls its sparse matrices a beta feature, once a process
+        warnings.simplefilter("ignore", UserWarning)
+        offsets, ids, values = (torch.from_numpy(array) for array in arrays)
+        return torch.sparse_csr_tensor(offsets, ids, values, size=matrix.shape, device=device)
+
+
+def _product(matrix: Any, dense: Tensor) -> Tensor:
+    if isinstance(matrix, Tensor):
+        with torch.autocast(dense.device.type, enabled=False):
+            found: Tensor = torch.sparse.mm(matrix, dense.float())
+            return found
+    offsets, ids, weights = matrix
+    return torch.from_numpy(weighted_sums(ids, weights, offsets, dense.detach().float().contiguous().numpy()))
+
+
+class _EveryRow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, forth: Any, back: Any) -> Tensor:
+        ctx.back = back
+        return _product(forth, table.detach())
+
+    @staticmethod
+    def backward(ctx: Any, *above: Any) -> Any:
+        return _product(ctx.back, above[0]), None, None
 
 
 class _WeightedSum(torch.autograd.Function):

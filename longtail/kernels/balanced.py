@@ -360,13 +360,14 @@ def product_rows(first, last, bound, ends, ids, values, right_ends, right_ids, r
         n_met = 0
         for step in range(ends[row], ends[row + 1]):
             weight = np.float64(values[step])
-            for entry in range(right_ends[ids[step]], right_ends[ids[step] + 1]):
-                column = right_ids[entry]
-                if not seen[column]:
-                    seen[column] = True
-                    met[n_met] = column
-                    n_met += 1
-                sums[column] += weight * right_values[entry]
+            columns = right_ids[right_ends[ids[step]] : right_ends[ids[step] + 1]]
+            added = right_values[right_ends[ids[step]] : right_ends[ids[step] + 1]]
+            for place in range(len(columns)):
+                column = np.uint32(columns[place])
+                met[n_met] = column  # written always, counted where it is new: no jump to be guessed
+                n_met += not seen[column]
+                seen[column] = True
+                sums[column] += weight * added[place]
         start = size
         if n_met <= keep:
             found[start : start + n_met] = met[:n_met]
@@ -380,7 +381,7 @@ def product_rows(first, last, bound, ends, ids, values, right_ends, right_ids, r
         sort_distinct(found[start:size], words, summary)
         square = 0.0
         for place in range(start, size):
-            square += sums[found[place]] ** 2
+            square += sums[np.uint32(found[place])] ** 2
         scale = 1 / np.sqrt(square) if unit and square > 0 else 1.0
         for place in range(start, size):
             weights[place] = sums[found[place]] * scale

@@ -69,8 +69,13 @@ class _Buffers(NamedTuple):
 
 def _buffers(n_columns: int) -> _Buffers:
     words = n_columns // 64 + 1
-    empty = np.zeros(n_columns), np.zeros(n_columns, np.bool_), np.empty(n_columns, np.int32)
-    return _Buffers(*empty, np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64))
+    return _Buffers(
+        np.zeros(n_columns),
+        np.zeros(n_columns, np.bool_),
+        np.empty(n_columns + 1, np.int32),  # one place more: the next is written before it is known to be new
+        np.zeros(words, np.uint64),
+        np.zeros(words // 64 + 1, np.uint64),
+    )
 
 
 def _product(left: csr_matrix, right: csr_matrix, keep: int | None, unit: bool = False) -> csr_matrix:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, identity
 from torch import Tensor
 from torch.nn import functional
 
@@ -34,8 +34,14 @@ class Neighbours:
     weights: Tensor  # (n, keep), 0 in empty places
 
     @classmethod
-    def of(cls, graph: csr_matrix, keep: int, device: torch.device) -> Neighbours:
-        """From G with row l = what label l hears of each other label."""
+    def of(cls, graph: csr_matrix, keep: int, device: torch.device, share: float = 1.0) -> Neighbours:
+        """From G with row l = what label l hears of each other label.
+
+        Args:
+            share: of what is heard; the rest is what a label earned itself. 1 is G as it is.
+        """
+        if share < 1:
+            graph = share * graph + (1 - share) * identity(graph.shape[0], dtype=np.float32, format="csr")
         graph = csr_matrix(graph.T)  # row m: what p_m is spread to, so that (G p)_l = sum_m G_lm p_m
         row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         order = np.lexsort((-graph.data, row))  # strongest first within a row

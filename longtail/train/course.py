@@ -18,6 +18,7 @@ from longtail.classify.vectors import LabelSide, LabelVectors
 from longtail.encode.batch import RaggedRows
 from longtail.encode.table import Table, weighted_sum
 from longtail.errors import DataError
+from longtail.graph.cooccurrence import symmetric_cooccurrence
 from longtail.network import Network
 from longtail.shortlist.clusters import Clusters, cluster_labels, label_centroids, smooth
 from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, nearest_labels
@@ -25,7 +26,7 @@ from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.checkpoint import Saved, random_state, set_random_state
 from longtail.train.loop import Position, Rows, Watcher, train
-from longtail.train.objectives import EveryLabel, Objective, SharedPool, Shortlisted, Synchronised
+from longtail.train.objectives import EveryLabel, GraphPenalised, Objective, SharedPool, Shortlisted, Synchronised
 from longtail.train.optimizer import Adam
 from longtail.train.stages import ClusterSettings, Stage
 from longtail.values import Floats, LabelGraph, Split, Texts
@@ -135,7 +136,7 @@ class Course:
             self._part_encoders()
             network.encoder = self.parts.encoder.build().to(self.device)
         for task in self._tasks(stage):
-            if task not in network.sides or task == "labels" or stage.cluster_by != "nothing":
+            if self._is_built(task, stage):
                 old = network.sides[task] if task in network.sides else None
                 side = self._side(task, stage)
                 if isinstance(old, LabelSide) and not stage.fresh and len(old.blocks) == len(side.blocks):
@@ -143,7 +144,11 @@ class Course:
                 self._start_free(side, task)
                 network.sides[task] = side
         self._freeze(stage)
-        self.shortlist = self._shortlists() if stage.score == "shortlist" else None
+        self.shortlist = self._shortlists() if stage.score == "shortlist" and stage.task == "labels" else None
+
+    def _is_built(self, task: str, stage: Stage) -> bool:
+        """Whether the stage begins with a side of its own for the task; clusters that stay the same keep theirs."""
+        return task not in self.network.sides or task == "labels" or stage.cluster_by != "nothing"
 
     def _part_encoders(self) -> None:
         """Clusters keep the encoder they were learnt with."""
@@ -268,7 +273,8 @@ class Course:
         members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
         if settings.game:
             assert self.material.graph is not None
-            graph = Neighbours.of(self.clusters.meta_graph(self.material.graph.weights), GAME_NEIGHBOURS, self.device)
+            weights = self.clusters.meta_graph(self.material.graph.weights)
+            graph = Neighbours.of(weights, GAME_NEIGHBOURS, self.device, settings.game)
         return ClusterIndex(vectors, bias, members, graph, settings.beam)
 
     # ---- rows and objective
@@ -306,13 +312,19 @@ class Course:
                 labels = self.clusters.meta_targets(labels)
             targets[task] = RaggedRows.of(labels, self.device)
         shortlist = self.shortlist
-        if shortlist is not None and len(shortlist) != len(made):
-            # rows made anew each epoch share the shortlist of the row that they were made from
+        if shortlist is not None and made is not self.material.augmented:
+            # rows made anew each epoch, in an order of their own, share the shortlist of the row that they were made from
             shortlist = shortlist[torch.from_numpy(made.source.astype(np.int64)).to(self.device)]
         weights = torch.from_numpy(made.row_weights).to(self.device)
         return Rows(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device), targets, weights, shortlist)
 
     def _objective(self, stage: Stage) -> Objective:
+        objective = self._scored(stage)
+        if not stage.glas or stage.task == "clusters":
+            return objective
+        return GraphPenalised(objective, symmetric_cooccurrence(self.material.train.labels, delta=0.0).weights, stage.glas)
+
+    def _scored(self, stage: Stage) -> Objective:
         n_labels = self.material.n_labels
         if stage.task == "clusters":
             return EveryLabel("clusters")
@@ -351,7 +363,8 @@ class Course:
             if "encoder" in stage.fresh:
                 self._part_encoders()
             for task in self._tasks(stage):
-                self.network.sides[task] = self._side(task, stage)
+                if self._is_built(task, stage):
+                    self.network.sides[task] = self._side(task, stage)
         self.network.load_state_dict(saved.group("network"))
         self._freeze(stages[-1])
         self.shortlist = kept["shortlist"].to(self.device) if "shortlist" in kept else None

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from longtail.classify.fused import matrix_type
 from longtail.encode.batch import RaggedRows
 from longtail.errors import SettingError
 from longtail.network import Network
@@ -128,5 +129,6 @@ def backward(network: Network, objective: Objective, optimizer: Adam, step: Step
 
 
 def precision(device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 products on a GPU. On a CPU only the large ones are rounded, where they are made (classify.fused)."""
-    return torch.autocast("cuda", dtype=torch.bfloat16) if device.type == "cuda" else nullcontext()
+    """Products in bfloat16 where the hardware has units for it; sums, norms and what is learnt stay in float32."""
+    kind = matrix_type(device)
+    return nullcontext() if kind is torch.float32 else torch.autocast(device.type, dtype=kind)

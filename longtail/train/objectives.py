@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch.nn import functional
 
 from longtail import losses
 from longtail.classify.candidates import scores_of, with_targets
 from longtail.classify.fused import CHUNK_NUMBERS, all_labels_bce
+from longtail.classify.vectors import graph_penalty
 from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
 from longtail.network import Network
+
+PENALISED = 1024  # labels whose pairs the GLaS regulariser looks at in a step
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,33 @@ class Synchronised:
         label_loss = losses.bce(found, candidates.targets, candidates.counted).mul(step.weights).mean()
         # each is a mean over what it scored in InceptionXML; the sums are of like size here, as both have a few right answers a row
         return cluster_loss + label_loss
+
+
+@dataclass
+class GraphPenalised:
+    """Another objective plus the GLaS regulariser over the right labels of the batch.
+
+    Args:
+        similarity: (n_labels, n_labels), 0.5 (P(i|j) + P(j|i)).
+    """
+
+    objective: Objective
+    similarity: csr_matrix
+    weight: float
+
+    @property
+    def chunk_numbers(self) -> int:
+        return self.objective.chunk_numbers
+
+    @chunk_numbers.setter
+    def chunk_numbers(self, numbers: int) -> None:
+        self.objective.chunk_numbers = numbers
+
+    def __call__(self, network: Network, step: Step) -> Tensor:
+        labels, _ = distinct_ids(step.targets["labels"].ids, self.similarity.shape[0])
+        labels = labels[torch.sort(torch.randperm(len(labels), device=labels.device)[:PENALISED]).values]
+        vectors, _ = network.label_vectors("labels", labels)
+        return self.objective(network, step) + self.weight * graph_penalty(vectors.float(), labels, self.similarity)
 
 
 def scores_of_all(text: Tensor, vectors: Tensor, bias: Tensor | None) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
+from math import isfinite, log2
 
 from longtail.errors import SettingError
 from longtail.train.loop import Pace
@@ -32,6 +32,7 @@ class Stage:
         detached_epochs: of "both", in which labels do not move the encoder.
         n_random: labels drawn at random for a batch, besides shortlists or the pool.
         add_missed: score right labels that a shortlist lacks.
+        glas: weight of the GLaS regulariser, which pulls products of label vectors towards how often labels occur together.
     """
 
     task: str = "labels"
@@ -47,6 +48,7 @@ class Stage:
     detached_epochs: int = 0
     n_random: int = 0
     add_missed: bool = True
+    glas: float = 0.0
 
     def __post_init__(self) -> None:
         for key, value, known in (
@@ -62,8 +64,11 @@ class Stage:
         for key, number in (("epochs", self.epochs), ("batch_size", self.batch_size)):
             if number < 1:
                 raise SettingError(f"{key} came as {number}; wanted 1 or more.")
-        if not self.learning_rate > 0:
-            raise SettingError(f"learning_rate came as {self.learning_rate}; wanted more than 0.")
+        for key, number in (("detached_epochs", self.detached_epochs), ("n_random", self.n_random)):
+            if number < 0:
+                raise SettingError(f"{key} came as {number}; wanted 0 or more.")
+        if not (self.learning_rate > 0 and isfinite(self.learning_rate)):
+            raise SettingError(f"learning_rate came as {self.learning_rate}; wanted more than 0, such as 0.001.")
 
     @property
     def pace(self) -> Pace:
@@ -81,7 +86,8 @@ class ClusterSettings:
         smooth: add the centroids of a label's neighbours in the graph to its own before clustering (ECLARE).
         head: labels with more training rows are clustered apart; None clusters all together.
         beam: clusters a row, in training and in prediction.
-        game: let scores of clusters, and in prediction of labels too, pass to their neighbours in the graph (GAME, ECLARE).
+        game: pass so large a share of the scores of clusters, and in prediction of labels too, to their neighbours in the graph (GAME);
+            0 for none, 1 for G p as ECLARE's paper has it.
     """
 
     labels_each: int = 4
@@ -90,20 +96,23 @@ class ClusterSettings:
     smooth: bool = False
     head: int | None = None
     beam: int = 50
-    game: bool = False
+    game: float = 0.0
 
     def __post_init__(self) -> None:
         for key, value in (("labels_each", self.labels_each), ("most", self.most), ("beam", self.beam)):
             if value < 1:
                 raise SettingError(f"{key} came as {value}; wanted 1 or more.")
 
+        if not 0 <= self.game <= 1:
+            raise SettingError(f"game came as {self.game}; wanted a share from 0 to 1.")
+
     def n_clusters(self, n_labels: int) -> int:
         """
-        >>> ClusterSettings().n_clusters(131_073)
-        32768
+        >>> ClusterSettings().n_clusters(131_073), ClusterSettings(labels_each=1).n_clusters(3)
+        (32768, 2)
         """
         if n_labels < 2 * self.labels_each:
-            raise SettingError(
-                f"{n_labels} labels are too few for clusters of {self.labels_each}; type clusters.labels_each=1, or use the recipe default."
-            )
-        return min(self.most, 1 << round(log2(n_labels / self.labels_each)))
+            smaller = "type clusters.labels_each=1, or " if n_labels > 1 else ""
+            raise SettingError(f"{n_labels} labels are too few for clusters of {self.labels_each}; {smaller}use the recipe default.")
+        nearest = round(log2(n_labels / self.labels_each))
+        return min(self.most, 1 << min(nearest, n_labels.bit_length() - 1))  # no more clusters than labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from longtail.errors import SettingError
 from longtail.train.checkpoint import save_checkpoint
 from longtail.train.course import Course
 from longtail.train.loop import Position
@@ -49,6 +51,7 @@ class Watch:
         self._saved_at = self._shown_at = self._line_at = time.monotonic()
         self._bar: Any = None
         self._best: tuple[float, int, dict[str, Tensor]] | None = None
+        self._resumed: tuple[float, int] | None = None  # sum of losses and steps of an epoch that was stopped
         self._last_validation = ""
 
     def __enter__(self) -> Watch:
@@ -76,7 +79,10 @@ class Watch:
             self._best = None
         self._epoch, self._n_steps, self._started = epoch, n_steps, time.monotonic()
         self._loss: Tensor | None = None
-        self._rows = self._steps = 0
+        self._rows = self._steps = self._steps_before = 0
+        if self._resumed is not None:
+            self._loss, self._steps_before = torch.tensor(self._resumed[0], device=self.course.device), self._resumed[1]
+            self._steps, self._resumed = self._steps_before, None
         self._what = f"{self.title}: {stage.task}, stage {self.course.stage + 1} of {len(self.course.parts.stages)}"
         self._n_epochs = stage.epochs
         self._open_bar()
@@ -107,6 +113,11 @@ class Watch:
             "loss": float(self._loss) / max(1, self._steps),
             "seconds": time.monotonic() - self._started,
         }
+        if not math.isfinite(entry["loss"]):
+            raise SettingError(
+                f"{self._what}: the loss is {entry['loss']} after epoch {epoch + 1}. "
+                f"Type a smaller rate, such as learning_rate={stage.learning_rate / 10:g}."
+            )
         if self.validate is not None and stage.task != "clusters":
             self.course.network.eval()
             found = self.validate()
@@ -144,6 +155,9 @@ class Watch:
         if self.checkpoint is None:
             return
         notes = {**self.notes, "stage": self.course.stage, "epoch": position.epoch, "step": position.step, "history": self.history}
+        if position.step:
+            assert self._loss is not None
+            notes["loss"] = [float(self._loss), self._steps]
         tensors = self.course.state()
         if self._best is not None:
             notes["best"] = [self._best[0], self._best[1]]
@@ -154,10 +168,14 @@ class Watch:
         """Keep a network that is done while others of its ensemble are trained."""
         self.course.stage = len(self.course.parts.stages)
         self._save(Position())
+        if self.interrupted:  # behind its last step
+            raise KeyboardInterrupt
 
     def resume(self, notes: dict[str, Any], best: dict[str, Tensor]) -> None:
         """Take up history and best epoch from a checkpoint."""
         self.history = list(notes["history"])
+        if "loss" in notes:
+            self._resumed = notes["loss"][0], notes["loss"][1]
         if "best" in notes:
             device = self.course.device
             self._best = notes["best"][0], notes["best"][1], {name: tensor.to(device) for name, tensor in best.items()}
@@ -180,7 +198,7 @@ class Watch:
 
     def _show(self, position: Position, now: float) -> None:
         rate = self._rows / max(1e-9, now - self._started)
-        per_step = (now - self._started) / self._steps
+        per_step = (now - self._started) / (self._steps - self._steps_before)
         left = per_step * (self._n_steps * (self._n_epochs - position.epoch) - position.step)
         assert self._loss is not None
         loss = float(self._loss) / self._steps
@@ -195,4 +213,12 @@ class Watch:
 
 def device_for(wanted: str | None) -> torch.device:
     """The device of that name; a GPU where there is one, else the CPU, for None."""
-    return torch.device(wanted if wanted is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    if wanted is None:
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise SettingError(f"No device called {wanted!r}; wanted cpu or cuda.") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise SettingError(f"There is no GPU for the device {wanted!r} that torch could use; type cpu, or leave it out.")
+    return device

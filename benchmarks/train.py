@@ -1,0 +1,83 @@
+"""Training time of a recipe on this machine beside PECOS XR-Linear on the same rows, in one run: start to saved model.
+
+    python benchmarks/train.py DATA [--recipe default] [--augment gandalf] [KEY=VALUE ...]
+
+Both see the same Gandalf rows, PECOS with every target above 0.1 made 1, as it knows no soft ones. PECOS lives in a virtual
+environment of its own under build/. Seconds of longtail are of the whole command, reading and the model folder included;
+those of PECOS are of tf-idf, tree and training, read from the inside, without its imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+
+PECOS = """
+import sys, time, json
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from exported import K, read_folder, write_found
+from pecos.xmc import Indexer, LabelEmbeddingFactory
+from pecos.xmc.xlinear.model import XLinearModel
+start = time.perf_counter()
+features, labels, test = read_folder(Path(sys.argv[1]))
+model = XLinearModel.train(features, labels, C=Indexer.gen(LabelEmbeddingFactory.create(labels, features)))
+trained = time.perf_counter()
+found = model.predict(test, only_topk=K)
+print(json.dumps([trained - start, time.perf_counter() - trained]))
+rows = [slice(first, last) for first, last in zip(found.indptr, found.indptr[1:])]
+write_found(Path(sys.argv[2]), [found.indices[row] for row in rows], [found.data[row] for row in rows])
+"""
+SHOWN = ("P@1", "P@5", "PSP@1", "PSP@5", "coverage@5")
+
+
+def main() -> None:
+    from side_by_side import environment
+
+    import longtail
+    from longtail.augment.gandalf import Gandalf
+    from longtail.augment.rows import to_dataset
+    from longtail.data.convert import write
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("settings", nargs="*")
+    parser.add_argument("--recipe", default="default")
+    parser.add_argument("--augment", default="gandalf")
+    options = parser.parse_args()
+    data = longtail.read(options.data)
+    print(f"{data.name}\n{'':<30}{'seconds':>9}{'of PECOS':>10}" + "".join(f"{name:>12}" for name in SHOWN))
+    with tempfile.TemporaryDirectory() as made:
+        work = Path(made)
+        build = Path(__file__).parent.parent / "build"
+        python = environment(build / "venv-pecos", ["libpecos==1.2.8", "numpy==1.26.4", "scipy==1.13.1", "scikit-learn"])
+        write(to_dataset(Gandalf().augment(data.train, data.label_texts), data, binary=True), work / "rows", "pecos")
+        (work / "pecos.py").write_text(PECOS)
+        arguments = [work / "rows", work / "pecos.npz", Path(__file__).parent.parent / "examples"]
+        done = subprocess.run([python, work / "pecos.py", *arguments], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stderr[-2000:])
+        peer, _ = json.loads(done.stdout.splitlines()[-1])
+        show("PECOS XR-Linear + Gandalf", peer, peer, longtail.evaluate(longtail.read_predictions(work / "pecos.npz"), data, resamples=0).metrics)
+        start = time.perf_counter()
+        command = [sys.executable, "-m", "longtail.cli", "train", options.recipe, str(options.data), *options.settings]
+        done = subprocess.run([*command, "--augment", options.augment, "--out", str(work / "model")], capture_output=True, text=True)
+        took = time.perf_counter() - start
+        if done.returncode:
+            sys.exit(done.stderr[-2000:])
+        show(f"longtail {options.recipe}, {options.augment}", took, peer, json.loads((work / "model" / "model.json").read_text())["about"]["metrics"])
+
+
+def show(name: str, seconds: float, peer: float, metrics: dict[str, float]) -> None:
+    print(f"{name:<30}{seconds:>9.0f}{seconds / peer:>9.1f}x" + "".join(f"{metrics[metric]:>12.2f}" for metric in SHOWN), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Scores, targets and losses of labels: all of them in chunks against plain autograd, shortlists against loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from longtail import losses
+from longtail.classify import candidates, fused
+from longtail.classify.candidates import NOTHING, padded, scores_of, with_targets
+from longtail.classify.fused import all_labels_bce, matrix_type
+from longtail.encode.batch import TokenBatch
+from tests.tensors import ragged
+from tests.tensors import same_numbers as same_numbers
+
+N_ROWS, N_LABELS, DIM = 6, 23, 4
+# soft and hard targets, the first and the last label, and two rows without any
+TARGETS = ragged([(0, 1.0), (22, 0.3)], [], [(5, 1.0)], [(4, 0.9), (5, 0.1), (9, 1.0), (22, 1.0)], [], [(0, 0.5)])
+WEIGHTS = torch.tensor([1.0, 2.0, 0.5, 1.0, 0.0, 3.0])
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in float32 on every machine."""
+    for module in (fused, candidates):
+        monkeypatch.setattr(module, "matrix_type", lambda device: torch.float32)
+
+
+def parts(with_bias: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    text, vectors = torch.randn(N_ROWS, DIM), torch.randn(N_LABELS, DIM)
+    return text.requires_grad_(), vectors.requires_grad_(), torch.randn(N_LABELS).requires_grad_() if with_bias else None
+
+
+def naive(text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, weights: Tensor) -> Tensor:
+    """All scores at once, the rest by autograd."""
+    scores = functional.linear(text, vectors, bias)
+    wanted = torch.zeros_like(scores)
+    for row in range(len(text)):
+        for place in range(int(targets.offsets[row]), int(targets.offsets[row + 1])):
+            wanted[row, targets.ids[place]] = targets.weights[place].to(scores.dtype)
+    losses = functional.binary_cross_entropy_with_logits(scores, wanted, reduction="none").sum(dim=1)
+    return (losses * weights).mean()
+
+
+def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: TokenBatch, tolerance: float) -> None:
+    """Loss and gradients, with a factor of 2.5 upstream."""
+    found = parts(with_bias)
+    wanted = [None if part is None else part.detach().double().requires_grad_() for part in found]
+    one, other = loss(*found, targets, WEIGHTS), naive(*wanted, targets, WEIGHTS.double())  # type: ignore[arg-type]
+    assert one.item() == pytest.approx(other.item(), rel=tolerance)
+    (2.5 * one).backward()
+    (2.5 * other).backward()
+    for part, same in zip(found, wanted, strict=True):
+        if part is not None and same is not None:
+            assert part.grad is not None and same.grad is not None and part.grad.dtype == torch.float32
+            assert (part.grad - same.grad).abs().max() < tolerance * same.grad.abs().max()
+
+
+# ---- all labels in chunks
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("labels_at_once", [1, 5, 22, 23, 24, 1000])
+def test_all_labels_against_autograd(with_bias: bool, labels_at_once: int) -> None:
+    def loss(*arguments: object) -> Tensor:
+        return all_labels_bce(*arguments, numbers=labels_at_once * N_ROWS)  # type: ignore[arg-type]
+
+    against_naive(loss, with_bias, TARGETS, 2e-6)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("numbers", [0, 1, 1 << 20])
+def test_rows_without_any_target(numbers: int) -> None:
+    against_naive(lambda *arguments: all_labels_bce(*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6)
+
+
+@pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
+def test_all_labels_in_bfloat16(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)
+    against_naive(lambda *arguments: all_labels_bce(*arguments, numbers=numbers), True, TARGETS, 2e-2)
+
+
+@pytest.mark.usefixtures("exact")
+def test_all_labels_by_hand() -> None:
+    text, vectors = torch.tensor([[1.0], [2.0]]), torch.tensor([[math.log(3.0)], [0.0]])
+    # scores log 3 and 0, log 9 and 0: chances 3/4 and 1/2, 9/10 and 1/2
+    loss = all_labels_bce(text, vectors, None, ragged([(0, 1.0)], [(1, 1.0)]), torch.tensor([1.0, 10.0]))
+    assert loss.item() == pytest.approx((math.log(4 / 3) + math.log(2) + 10 * (math.log(10) + math.log(2))) / 2)
+
+
+@pytest.mark.usefixtures("exact")
+def test_scores_beyond_reason_stay_finite() -> None:
+    text = torch.tensor([[1e4], [-1e4]], requires_grad=True)
+    loss = all_labels_bce(text, torch.ones(3, 1, requires_grad=True), None, ragged([(0, 1.0)], [(0, 1.0)]), torch.ones(2))
+    assert loss.item() == pytest.approx((2e4 + 1e4) / 2)
+    loss.backward()
+    assert text.grad is not None and text.grad.tolist() == [[1.0], [-0.5]]
+
+
+@pytest.mark.usefixtures("exact")
+def test_a_second_backward_pass_is_refused() -> None:
+    text, vectors, bias = parts(True)
+    loss = all_labels_bce(text, vectors, bias, TARGETS, WEIGHTS)
+    (2 * loss).backward(retain_graph=True)
+    with pytest.raises(RuntimeError):  # the first one has used up its gradients; wrong numbers would be worse
+        loss.backward()
+
+
+def test_matrix_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    for units, kind in ((lambda: True, torch.bfloat16), (lambda: False, torch.float32)):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", units, raising=False)
+        assert matrix_type(cpu) == kind
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    assert matrix_type(cpu) == torch.float32
+    assert matrix_type(torch.device("cuda")) == torch.bfloat16
+
+
+# ---- shortlists
+
+
+def counted_labels(found: candidates.Candidates) -> list[dict[int, float]]:
+    """Label -> relevance of each row, from the places that count; each of these is a label of its own."""
+    rows = []
+    for places, targets, counted in zip(found.places, found.targets, found.counted, strict=True):
+        labels = found.labels[places[counted]].tolist()
+        assert len(set(labels)) == len(labels) and not targets[~counted].any()
+        rows.append(dict(zip(labels, targets[counted].tolist(), strict=True)))
+    return rows
+
+
+def test_with_targets_by_hand() -> None:
+    shortlist = torch.tensor([[4, 2, 4], [7, NOTHING, NOTHING], [NOTHING] * 3, [5, 1, 1]])
+    targets = ragged([(2, 0.5), (9, 1.0)], [(7, 0.25)], [(3, 1.0)], [])
+    found = with_targets(shortlist, targets, 10)
+    assert counted_labels(found) == [{2: 0.5, 4: 0.0, 9: 1.0}, {7: 0.25}, {3: 1.0}, {1: 0.0, 5: 0.0}]
+    assert found.labels.tolist() == [1, 2, 3, 4, 5, 7, 9]  # no 0: empty places name no label
+    alone = with_targets(shortlist, targets, 10, add_missed=False)
+    assert counted_labels(alone) == [{2: 0.5, 4: 0.0}, {7: 0.25}, {}, {1: 0.0, 5: 0.0}]
+    assert alone.labels.tolist() == [1, 2, 4, 5, 7]
+    assert shortlist.tolist()[0] == [4, 2, 4]
+
+
+def test_with_targets_of_nothing() -> None:
+    empty = torch.zeros((2, 0), dtype=torch.int64)
+    assert counted_labels(with_targets(empty, ragged([], []), 5)) == [{}, {}]
+    assert counted_labels(with_targets(empty, ragged([(4, 1.0)], []), 5)) == [{4: 1.0}, {}]
+    nowhere = with_targets(torch.full((2, 3), NOTHING), ragged([], []), 5)
+    assert counted_labels(nowhere) == [{}, {}] and nowhere.places.shape == (2, 3)
+
+
+RELEVANCE = st.dictionaries(st.integers(0, 8), st.sampled_from([0.25, 0.5, 1.0]), max_size=4)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(NOTHING, 8), min_size=3, max_size=3), RELEVANCE), min_size=1, max_size=5), st.booleans())
+@settings(max_examples=40)
+def test_with_targets_against_a_loop(rows: list[tuple[list[int], dict[int, float]]], add_missed: bool) -> None:
+    shortlist = torch.tensor([labels for labels, _ in rows])
+    found = with_targets(shortlist, ragged(*(sorted(right.items()) for _, right in rows)), 9, add_missed)
+    wanted = [{label: right.get(label, 0.0) for label in {*labels, *(right if add_missed else ())} - {NOTHING}} for labels, right in rows]
+    assert counted_labels(found) == wanted
+    assert found.labels.tolist() == (sorted(set().union(*wanted)) or [0])  # with nothing named at all, places still need a label
+
+
+def test_padded() -> None:
+    assert padded(ragged([(3, 1.0)], [], [(1, 1.0), (2, 1.0)])).tolist() == [[3, -1], [-1, -1], [1, 2]]
+    assert padded(ragged()).shape == (0, 0)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_scores_of_against_a_loop(with_bias: bool) -> None:
+    text, vectors, bias = parts(with_bias)
+    places = torch.randint(N_LABELS, (N_ROWS, 7))
+    found = scores_of(text, vectors, bias, places)
+    wanted = torch.stack(
+        [torch.stack([text[row] @ vectors[place] + (0 if bias is None else bias[place]) for place in places[row]]) for row in range(N_ROWS)]
+    )
+    assert torch.allclose(found, wanted, atol=1e-5)
+    above = torch.randn(N_ROWS, 7)
+    inputs = [part for part in (text, vectors, bias) if part is not None]
+    for one, other in zip(torch.autograd.grad(found, inputs, above), torch.autograd.grad(wanted, inputs, above), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+# ---- losses
+
+
+def test_bce_by_hand() -> None:
+    scores = torch.tensor([[0.0, math.log(3.0), 5.0], [0.0, 0.0, 0.0]])
+    targets, counted = torch.tensor([[1.0, 0.5, 1.0], [0.0, 0.0, 0.0]]), torch.tensor([[True, True, False], [False] * 3])
+    wanted = math.log(2) - (math.log(3 / 4) + math.log(1 / 4)) / 2
+    assert losses.bce(scores, targets, counted).tolist() == pytest.approx([wanted, 0.0])
+
+
+def test_softmax_by_hand() -> None:
+    scores = torch.log(torch.tensor([[1.0, 3.0, 4.0], [1.0, 1.0, 2.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])).requires_grad_()
+    targets = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    counted = torch.tensor([[True] * 3, [True] * 3, [True] * 3, [True, True, False]])
+    found = losses.softmax(scores, targets * counted, counted)
+    # shares 1/8; 1/4 and 1/2 at half each; no right label; 1/2 and 1/2, the third does not count
+    assert found.tolist() == pytest.approx([math.log(8), (math.log(4) + math.log(2)) / 2, 0.0, math.log(2)], abs=1e-6)
+    found.sum().backward()
+    assert scores.grad is not None and scores.grad[0].tolist() == pytest.approx([1 / 8 - 1, 3 / 8, 4 / 8], abs=1e-6)
+    assert scores.grad[2].tolist() == [0.0, 0.0, 0.0] and scores.grad[3, 2] == 0
+
+
+def test_softmax_of_a_row_where_nothing_counts() -> None:
+    scores = torch.randn(1, 3, requires_grad=True)
+    loss = losses.softmax(scores, torch.zeros(1, 3), torch.zeros(1, 3, dtype=torch.bool)).sum()
+    loss.backward()
+    assert loss.item() == 0 and scores.grad is not None and scores.grad.tolist() == [[0.0, 0.0, 0.0]]
+
+
+@pytest.mark.usefixtures("exact")
+def test_shortlists_of_all_labels_cost_what_all_labels_cost() -> None:
+    text, vectors, bias = parts(True)
+    everything = torch.stack([torch.randperm(N_LABELS) for _ in range(N_ROWS)])
+    found = with_targets(everything, TARGETS, N_LABELS)
+    scores = scores_of(text, vectors[found.labels], None if bias is None else bias[found.labels], found.places)
+    loss = (losses.bce(scores, found.targets, found.counted) * WEIGHTS).mean()
+    assert loss.item() == pytest.approx(all_labels_bce(text, vectors, bias, TARGETS, WEIGHTS).item(), rel=1e-6)
