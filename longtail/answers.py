@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import TextIO
 
 from longtail.data.files import new_file
 from longtail.errors import DataError, SettingError
@@ -18,6 +20,7 @@ from longtail.values import Predictions
 
 FORMS = ("table", "jsonl", "csv")
 TEXTS_AT_ONCE = 8192
+ESCAPED = re.compile("[\udc80-\udcff]")  # what Python makes of a byte that it cannot decode
 
 
 def answer(model: Path, texts: str, k: int, out: Path | None, form: str | None, device: str | None, encoding: str) -> None:
@@ -27,9 +30,16 @@ def answer(model: Path, texts: str, k: int, out: Path | None, form: str | None, 
         raise SettingError(f"-k is {k}; wanted 1 or more.")
     if texts != "-" and not Path(texts).is_file():
         raise DataError(f"{texts} is not there; wanted a file with a text a line, or - for standard input.")
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise SettingError(f"No encoding called {encoding!r}. Common ones: utf-8, latin-1, cp1252.") from None
     found = load(model, device=device)
     with ExitStack() as stack:
-        source = sys.stdin if texts == "-" else stack.enter_context(open(texts, encoding=encoding))
+        # bytes that are not of the encoding come as lone surrogates, so that their line can be told
+        source = stack.enter_context(
+            open(sys.stdin.fileno() if texts == "-" else texts, encoding=encoding, errors="surrogateescape", closefd=texts != "-")
+        )
         target = (
             sys.stdout if out is None else stack.enter_context(open(stack.enter_context(new_file(out)), "w", newline="", encoding="utf-8"))
         )
@@ -46,18 +56,18 @@ def _form(out: Path | None, form: str | None) -> str:
     return form
 
 
-def _lines(source: IO[str], name: str) -> Iterator[str]:
-    number = 0
+def _lines(source: TextIO, name: str) -> Iterator[str]:
+    wrong = f"not in {source.encoding}; type --encoding latin-1, or whatever it is in."
     try:
-        for number, line in enumerate(source, start=1):  # noqa: B007
+        for number, line in enumerate(source, start=1):
+            if ESCAPED.search(line):
+                raise DataError(f"{name}:{number}: {wrong}")
             yield line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name}:{number + 1}: not in this encoding ({error.reason}); type --encoding latin-1, or whatever it is in."
-        ) from error
+    except UnicodeError as error:  # of encodings such as utf-16, which know no escapes
+        raise DataError(f"{name}: {wrong}") from error
 
 
-def _write(model: XMC, texts: Iterator[str], k: int, form: str, target: IO[str]) -> int:
+def _write(model: XMC, texts: Iterator[str], k: int, form: str, target: TextIO) -> int:
     n = 0
     table = csv.writer(target)
     if form == "csv":
@@ -77,7 +87,7 @@ def _write(model: XMC, texts: Iterator[str], k: int, form: str, target: IO[str])
                 for rank, (label, number, score) in enumerate(answers, start=1):
                     table.writerow([text, rank, label, number, f"{score:.4f}"])
             else:
-                _table(text, answers)
+                _table(text, answers, target)
         target.flush()
         n += len(block)
     return n
@@ -93,11 +103,12 @@ def _named(found: Predictions) -> Iterator[list[tuple[str, int, float]]]:
         ]
 
 
-def _table(text: str, answers: list[tuple[str, int, float]]) -> None:
+def _table(text: str, answers: list[tuple[str, int, float]], target: TextIO) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=text, title_justify="left", show_header=False, box=None)
+    table = Table(title=Text(text), title_justify="left", show_header=False, box=None)  # brackets in texts are no markup
     for label, _, score in answers:
-        table.add_row(f"{score:.2f}", "█" * max(1, round(20 * score)), label)
-    Console().print(table)
+        table.add_row(f"{score:.2f}", "█" * max(1, round(20 * score)), Text(label))
+    Console(file=target).print(table)

@@ -516,8 +516,10 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Train recipes with augmentations and print one table of their test metrics."""
-    from longtail.comparison import compare_recipes, comparison_table, save_rows
+    from longtail.comparison import check_name, compare_recipes, comparison_table, save_rows
 
+    if out:
+        check_name(out)  # before the work, not after it
     rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     names, manners = (list(filter(None, given.split(","))) for given in (recipes, augment))
     found = compare_recipes(rows, names, manners, seeds, settings or (), folder=keep, device=device)

@@ -18,7 +18,7 @@ from rich.text import Text
 import longtail
 from longtail.data.files import new_file
 from longtail.errors import DataError, SettingError
-from longtail.estimator import XMC
+from longtail.estimator import XMC, check_augmentation
 from longtail.evaluation import evaluate
 from longtail.recipe import Recipe, read_recipe
 from longtail.values import Dataset
@@ -77,6 +77,8 @@ def compare_recipes(
         raise DataError(f"{data.name} has no test rows to compare on; hold some out with test_share.")
     if seeds < 1 or not recipes or not augmentations:
         raise SettingError("Nothing to compare: wanted at least one recipe, one augmentation and one seed.")
+    for augmentation in augmentations:
+        check_augmentation(augmentation)  # now, not after the cells before it
     settings = tuple(settings)
     read = [read_recipe(recipe, settings) for recipe in recipes]
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,10 +135,15 @@ def _fingerprint(data: Dataset) -> str:
     return digest.hexdigest()
 
 
-def save_rows(rows: Sequence[Row], path: Path) -> None:
-    """As .json (every cell), .csv (a line a row) or .md (a table to paste)."""
+def check_name(path: Path) -> None:
+    """Whether the name says how to write."""
     if path.suffix not in FORMATS:
         raise SettingError(f"{path} is to be written; wanted a name that ends in {', '.join(FORMATS)}.")
+
+
+def save_rows(rows: Sequence[Row], path: Path) -> None:
+    """As .json (every cell), .csv (a line a row) or .md (a table to paste)."""
+    check_name(path)
     with new_file(path) as fresh:
         if path.suffix == ".json":
             fresh.write_text(json.dumps([asdict(cell) for row in rows for cell in row.cells], indent=1), encoding="utf-8")

@@ -88,6 +88,7 @@ class XMC:
         """
         began = time.monotonic()
         data = train if isinstance(train, Dataset) else _as_data(train, label_texts)
+        _check_data(data, self.recipe)
         held_out = None
         if self.recipe.validation:
             held_out = validation_split(data, self.recipe.validation, self.seed)
@@ -172,12 +173,7 @@ class XMC:
 
     def _material(self, data: Dataset) -> Material:
         recipe, train = self.recipe, data.train
-        if train.texts is None:
-            raise DataError(f"{data.name} has no texts of training rows; a recipe reads texts.")
-        if data.label_texts is None and (recipe.labels.needs_text or recipe.clusters.parts not in (None, ("free",))):
-            raise DataError(
-                f"{data.name} has no label texts, which the recipe {recipe.name} is made for; astec and inceptionxml need none."
-            )
+        assert train.texts is not None
         known = [train.texts] if data.label_texts is None else [train.texts, data.label_texts]
         tokenizer = recipe.tokens.fit(Texts.join(known))
         label_tokens = None if data.label_texts is None else tokenizer(data.label_texts).to_csr()
@@ -211,15 +207,8 @@ class XMC:
             return None
         if not isinstance(self.augment, str):
             return self.augment
-        name, *settings = self.augment.replace(",", " ").replace(":", " ", 1).split()
-        if name == "adaptive":
-            return adaptive(data, seed=self.seed).augmentation
-        made: Augmentation = build(load_name("augmentations", name), settings, name)
-        if isinstance(made, ManifoldMixUp):
-            raise SettingError(
-                "manifold-mixup mixes hidden vectors and is a hook for loops of your own; wanted one that makes rows, such as mixup."
-            )
-        return made
+        made = check_augmentation(self.augment)
+        return adaptive(data, seed=self.seed).augmentation if made is None else made
 
     def _validation(self, course: Course, held_out: Dataset) -> Any:
         def validate() -> dict[str, float]:
@@ -248,11 +237,14 @@ class XMC:
     def _fingerprint(self, material: Material) -> str:
         """Of recipe, data, augmentation and seed: a checkpoint goes on only where all are the same."""
         digest = hashlib.sha256(repr((self.recipe.tables, repr(self.augment), self.seed, self.device.type)).encode())
-        labels = material.train.labels
-        for array in (labels.indptr, labels.indices, material.label_tokens.indices if material.label_tokens is not None else np.zeros(0)):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        if material.train.texts is not None:
-            digest.update(material.train.texts.buffer.tobytes())
+        train = material.train
+        for matrix in (train.labels, train.features, material.label_tokens):
+            if matrix is not None:
+                for array in (matrix.indptr, matrix.indices, matrix.data):
+                    digest.update(np.ascontiguousarray(array).tobytes())
+        if train.texts is not None:
+            digest.update(train.texts.offsets.tobytes())
+            digest.update(train.texts.buffer.tobytes())
         return digest.hexdigest()
 
     def _finished(self, data: Dataset, material: Material, rankers: list[Ranker], history: list[dict[str, Any]], seconds: float) -> Stored:
@@ -274,6 +266,21 @@ class XMC:
         return Stored(self.recipe, material.tokenizer, rankers, data.label_texts, counts, material.graph, about, history)
 
 
+def check_augmentation(typed: str) -> Augmentation | None:
+    """The augmentation that `name:key=value,key=value` stands for; None for "none" and "adaptive", which depend on the data or need none."""
+    name, *settings = typed.replace(",", " ").replace(":", " ", 1).split() or [""]
+    if name in ("none", "adaptive"):
+        if settings:
+            raise SettingError(f"{name} takes no settings; {settings[0]} came.")
+        return None
+    made: Augmentation = build(load_name("augmentations", name), settings, name)
+    if isinstance(made, ManifoldMixUp):
+        raise SettingError(
+            "manifold-mixup mixes hidden vectors and is a hook for loops of your own; wanted one that makes rows, such as mixup."
+        )
+    return made
+
+
 def load(folder: str | Path, *, device: str | None = None) -> XMC:
     """A model that was saved, ready to predict."""
     return XMC.load(folder, device=device)
@@ -282,6 +289,29 @@ def load(folder: str | Path, *, device: str | None = None) -> XMC:
 def _as_data(train: Split, label_texts: Texts | Sequence[str] | None) -> Dataset:
     texts = None if label_texts is None else Texts.of(label_texts)
     return Dataset(name="data", train=train, test=train.rows(np.arange(0)), label_texts=texts)
+
+
+def _check_data(data: Dataset, recipe: Recipe) -> None:
+    """What a recipe cannot be trained without."""
+    if data.train.texts is None:
+        raise DataError(f"{data.name} has no texts of training rows; a recipe reads texts.")
+    if not len(data.train):
+        raise DataError(f"{data.name} has no training rows; wanted at least one.")
+    if data.label_texts is None:
+        parts = [recipe.clusters.parts, *(stage.parts for stage in recipe.stages)]
+        by_texts = any(stage.cluster_by == "texts" for stage in recipe.stages)
+        if recipe.labels.needs_text or by_texts or any(part is not None and set(part) != {"free"} for part in parts):
+            raise DataError(
+                f"{data.name} has no label texts, which the recipe {recipe.name} is made for; astec and inceptionxml need none."
+            )
+    elif len(data.label_texts) != data.n_labels:
+        raise DataError(f"There are {len(data.label_texts):,} label texts for {data.n_labels:,} labels; wanted one each.")
+    n_validation = round(len(data.train) * recipe.validation)
+    if recipe.validation and not 0 < n_validation < len(data.train):
+        raise DataError(
+            f"{data.name} has {len(data.train):,} training rows, of which validation={recipe.validation:g} leaves {n_validation:,} for "
+            "validation; type another share, such as validation=0.2, or validation=0."
+        )
 
 
 def _own_checkpoint(place: Path, mark: str) -> Saved | None:

@@ -127,12 +127,13 @@ def load_model(folder: Path, device: torch.device) -> Stored:
         raise DataError(f"{folder} is not a model folder: {MODEL} is missing. `longtail train ... --out {folder}` makes one.")
     try:
         model = json.loads((folder / MODEL).read_text(encoding="utf-8"))
-        made_by, described, about = model["longtail"], model["rankers"], model["about"]
+        made_by, number = model["longtail"], model["format"]
+        if number != FORMAT:
+            raise DataError(f"{folder} is of format {number} (longtail {made_by}); this longtail reads format {FORMAT}.")
+        described, about = model["rankers"], model["about"]
         recipe = make_recipe(model["recipe"]["tables"], model["recipe"]["name"], f"{folder / MODEL}")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({error!r}).") from error
-    if model.get("format") != FORMAT:
-        raise DataError(f"{folder} is of format {model.get('format')} (longtail {made_by}); this longtail reads format {FORMAT}.")
     for name in (WEIGHTS, LABELS, TOKENIZER):
         if not (folder / name).is_file():
             raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
@@ -143,12 +144,15 @@ def load_model(folder: Path, device: torch.device) -> Stored:
         with np.load(folder / LABELS) as arrays:
             texts = Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
             counts = arrays["counts"]
+        n_labels = {len(counts), *(len(ranker.vectors) for ranker in rankers), *([] if texts is None else [len(texts)])}
+        if len(n_labels) != 1:
+            raise ValueError(f"parts of it have {' and '.join(map(str, sorted(n_labels)))} labels")
+        history = json.loads((folder / HISTORY).read_text(encoding="utf-8")) if (folder / HISTORY).is_file() else []
     except DataError:
         raise
     except Exception as error:
         raise DataError(f"{folder} holds a file that is damaged or of another model ({str(error).splitlines()[0]}).") from error
     graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
-    history = json.loads((folder / HISTORY).read_text()) if (folder / HISTORY).is_file() else []
     return Stored(recipe, tokenizer, rankers, texts, counts, graph, about, history)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_matrix, random_array
+from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from longtail.classify import vectors
@@ -28,7 +28,8 @@ AROUND = [[0.5, 1.0], [-1.5, 2.0], [-3.0, 4.0]]  # G Z E
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_matrix:
-    return csr_matrix(random_array((n_rows, n_columns), density=0.5, rng=np.random.default_rng(seed)).astype(np.float32))
+    random = np.random.default_rng(seed)
+    return csr_matrix(random.random((n_rows, n_columns), np.float32) * (random.random((n_rows, n_columns)) < 0.5))
 
 
 def side_of(settings: LabelVectors, texts: csr_matrix = TEXTS, graph: csr_matrix = GRAPH, dim: int = 2) -> LabelSide:

@@ -25,7 +25,7 @@ from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, ne
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.checkpoint import Saved, random_state, set_random_state
-from longtail.train.loop import Position, Rows, Watcher, train
+from longtail.train.loop import Pace, Position, Rows, Watcher, train
 from longtail.train.objectives import EveryLabel, GraphPenalised, Objective, SharedPool, Shortlisted, Synchronised
 from longtail.train.optimizer import Adam
 from longtail.train.stages import ClusterSettings, Stage
@@ -111,10 +111,15 @@ class Course:
                 self.optimizer = Adam(self._trained(stage))
                 torch.manual_seed(self.seed * 7919 + self.stage)
             assert self.optimizer is not None
-            train(self.network, objective, self.optimizer, self._rows_of(stage), stage.pace, self.seed * 101 + self.stage, watcher, start)
+            train(self.network, objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, watcher, start)
             saved, start = None, Position()
             self.stage += 1
         self.network.eval()
+
+    @property
+    def pace(self) -> Pace:
+        """Of the stage that is on."""
+        return self.parts.stages[self.stage].pace(len(self.material.augmented))
 
     # ---- beginning a stage
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, log2
+from math import ceil, isfinite, log2
 
 from longtail.errors import SettingError
 from longtail.train.loop import Pace
@@ -27,6 +27,8 @@ class Stage:
         parts: of the label vectors, where a stage learns fewer of them than the recipe has.
         cluster_by: when the stage begins, cluster labels anew by the tf-idf "features" of their rows, by the learnt "vectors" of
             their rows, or by the learnt vectors of their own "texts".
+        least_steps: more epochs are run where these are fewer steps than this. Papers count epochs of data sets with a thousand batches;
+            a small one needs as many steps.
         freeze: "table": token vectors stay as they are.
         fresh: "encoder": the encoder's layers start anew; where clusters were learnt, their encoder is kept for them.
         detached_epochs: of "both", in which labels do not move the encoder.
@@ -40,6 +42,7 @@ class Stage:
     parts: tuple[str, ...] | None = None
     cluster_by: str = "nothing"
     epochs: int = 10
+    least_steps: int = 0
     batch_size: int = 256
     learning_rate: float = 1e-3
     schedule: str = "onecycle"
@@ -70,9 +73,14 @@ class Stage:
         if not (self.learning_rate > 0 and isfinite(self.learning_rate)):
             raise SettingError(f"learning_rate came as {self.learning_rate}; wanted more than 0, such as 0.001.")
 
-    @property
-    def pace(self) -> Pace:
-        return Pace(self.epochs, self.batch_size, self.learning_rate, self.schedule)
+    def pace(self, n_rows: int) -> Pace:
+        """For so many rows.
+
+        >>> Stage(epochs=2, least_steps=50, batch_size=10).pace(n_rows=100).epochs
+        5
+        """
+        enough = ceil(self.least_steps / max(1, ceil(n_rows / self.batch_size)))
+        return Pace(max(self.epochs, enough), self.batch_size, self.learning_rate, self.schedule)
 
 
 @dataclass(frozen=True)

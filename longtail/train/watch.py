@@ -84,7 +84,7 @@ class Watch:
             self._loss, self._steps_before = torch.tensor(self._resumed[0], device=self.course.device), self._resumed[1]
             self._steps, self._resumed = self._steps_before, None
         self._what = f"{self.title}: {stage.task}, stage {self.course.stage + 1} of {len(self.course.parts.stages)}"
-        self._n_epochs = stage.epochs
+        self._n_epochs = self.course.pace.epochs
         self._open_bar()
 
     def stepped(self, position: Position, loss: Tensor, n_rows: int) -> None:
@@ -128,7 +128,7 @@ class Watch:
             stop = False
         self.history.append(entry)
         self._close_bar()
-        if stop or epoch + 1 == stage.epochs:
+        if stop or epoch + 1 == self.course.pace.epochs:
             self._take_best()
             return True
         return False
@@ -218,7 +218,9 @@ def device_for(wanted: str | None) -> torch.device:
     try:
         device = torch.device(wanted)
     except RuntimeError:
-        raise SettingError(f"No device called {wanted!r}; wanted cpu or cuda.") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise SettingError(f"{wanted!r} came as the device; wanted cpu or cuda.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise SettingError(f"There is no GPU for the device {wanted!r} that torch could use; type cpu, or leave it out.")
     return device
