@@ -504,6 +504,7 @@ def compare(
     augment: Annotated[str, typer.Option(help="Augmentations, parted by commas: none, gandalf, labelmix, adaptive, ...")] = "none,gandalf",
     seeds: Annotated[int, typer.Option(help="Each cell so many times.")] = 1,
     keep: Annotated[Path, typer.Option(help="Folder where cells are kept; what is there is not run again.")] = Path("compared"),
+    models: Annotated[bool, typer.Option("--models", help="Keep the model of every cell there, too.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the table to this .md, .csv or .json.", show_default=False)] = None,
     device: Device = None,
     text: TextColumn = None,
@@ -522,7 +523,7 @@ def compare(
         check_name(out)  # before the work, not after it
     rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     names, manners = (list(filter(None, given.split(","))) for given in (recipes, augment))
-    found = compare_recipes(rows, names, manners, seeds, settings or (), folder=keep, device=device)
+    found = compare_recipes(rows, names, manners, seeds, settings or (), folder=keep, device=device, models=models)
     _show(comparison_table(found))
     if out:
         save_rows(found, out)

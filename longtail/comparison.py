@@ -18,7 +18,7 @@ from rich.text import Text
 import longtail
 from longtail.data.files import new_file
 from longtail.errors import DataError, SettingError
-from longtail.estimator import XMC, check_augmentation
+from longtail.estimator import XMC, named_augmentation
 from longtail.evaluation import evaluate
 from longtail.recipe import Recipe, read_recipe
 from longtail.values import Dataset
@@ -66,19 +66,21 @@ def compare_recipes(
     *,
     folder: Path,
     device: str | None = None,
+    models: bool = False,
 ) -> list[Row]:
     """Train, predict for the test rows and measure, cell by cell.
 
     Args:
         folder: where cells are kept, under a name that stands for data, recipe, augmentation, seed and version; what is there
             is not run again.
+        models: keep the model folder of every cell too, beside it.
     """
     if not len(data.test):
         raise DataError(f"{data.name} has no test rows to compare on; hold some out with test_share.")
     if seeds < 1 or not recipes or not augmentations:
         raise SettingError("Nothing to compare: wanted at least one recipe, one augmentation and one seed.")
     for augmentation in augmentations:
-        check_augmentation(augmentation)  # now, not after the cells before it
+        named_augmentation(augmentation)  # told now, not after the cells before it
     settings = tuple(settings)
     read = [read_recipe(recipe, settings) for recipe in recipes]
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,16 +88,17 @@ def compare_recipes(
     rows = []
     for recipe in read:
         for augmentation in augmentations:
-            cells = tuple(_cell(data, mark, recipe, augmentation, seed, folder, device) for seed in range(seeds))
+            cells = tuple(_cell(data, mark, recipe, augmentation, seed, folder, device, models) for seed in range(seeds))
             rows.append(Row(recipe.name, augmentation, cells))
     return rows
 
 
-def _cell(data: Dataset, mark: str, recipe: Recipe, augmentation: str, seed: int, folder: Path, device: str | None) -> Cell:
+def _cell(data: Dataset, mark: str, recipe: Recipe, augmentation: str, seed: int, folder: Path, device: str | None, models: bool) -> Cell:
     model = XMC(recipe, augmentation, seed=seed, device=device)
     told = json.dumps([mark, recipe.tables, augmentation, seed, model.device.type, longtail.__version__], sort_keys=True)
     path = folder / f"{recipe.name}-{augmentation.partition(':')[0]}-{seed}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
-    if path.exists():
+    kept = path.with_suffix("")  # the model
+    if path.exists() and (kept.exists() or not models):
         try:
             return Cell(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
@@ -116,6 +119,9 @@ def _cell(data: Dataset, mark: str, recipe: Recipe, augmentation: str, seed: int
         1000 * (predicted - trained) / max(1, len(data.test)),
         model.megabytes,
     )
+    if models and not kept.exists():
+        model.note_metrics(metrics)
+        model.save(kept)
     with new_file(path) as fresh:
         fresh.write_text(json.dumps(asdict(cell)), encoding="utf-8")
     shown = ", ".join(f"{name} {metrics[name]:.2f}" for name in ("P@1", "PSP@1", "PSP@5"))

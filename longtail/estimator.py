@@ -187,6 +187,10 @@ class XMC:
         else:
             rows = augmentation.augment(train, data.label_texts, seed=self.seed)
         start = None if recipe.vectors is None else pretrained_vectors(tokenizer, recipe.vectors)
+        if start is not None and not start[1].any():
+            raise DataError(
+                f"{recipe.vectors} has a vector for none of the {tokenizer.n_tokens - 1:,} tokens; wanted vectors of their words."
+            )
         return Material(train, data.label_texts, tokenizer, label_tokens, self._graph(train.labels), start, augmentation, rows, self.seed)
 
     def _graph(self, labels: csr_matrix) -> LabelGraph | None:
@@ -207,7 +211,7 @@ class XMC:
             return None
         if not isinstance(self.augment, str):
             return self.augment
-        made = check_augmentation(self.augment)
+        made = named_augmentation(self.augment)
         return adaptive(data, seed=self.seed).augmentation if made is None else made
 
     def _validation(self, course: Course, held_out: Dataset) -> Any:
@@ -266,8 +270,8 @@ class XMC:
         return Stored(self.recipe, material.tokenizer, rankers, data.label_texts, counts, material.graph, about, history)
 
 
-def check_augmentation(typed: str) -> Augmentation | None:
-    """The augmentation that `name:key=value,key=value` stands for; None for "none" and "adaptive", which depend on the data or need none."""
+def named_augmentation(typed: str) -> Augmentation | None:
+    """What `name:key=value,key=value` stands for; None for "none", and for "adaptive", which is chosen when the data is there."""
     name, *settings = typed.replace(",", " ").replace(":", " ", 1).split() or [""]
     if name in ("none", "adaptive"):
         if settings:

@@ -89,7 +89,8 @@ def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
     """A recipe by its name, or from a TOML file, with `key=value` settings on top.
 
     A key may be given with its table, `encoder.dim=256`, or without, `dim=256`, where only one table has it. A setting of stages,
-    `epochs=5`, is for all of them; `stages.0.epochs=5` for the first alone.
+    `epochs=5`, is for all of them; `stages.0.epochs=5` for the first alone. `encoder.kind=inception` takes what the recipe tells
+    the former kind alone out of the table.
 
     >>> read_recipe("astec", ["dim=64", "stages.0.epochs=1"]).encoder.dim
     64
@@ -234,7 +235,7 @@ def _check(recipe: Recipe, where: str) -> None:
 def with_settings(tables: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """The tables of a recipe with `key=value` words put in."""
     made = deepcopy(dict(tables))
-    for word in settings:
+    for word in sorted(settings, key=lambda word: ".kind=" not in word):  # kinds first: they say which other settings there are
         key, equals, text = word.partition("=")
         if not equals or not key:
             raise SettingError(f"{word!r} came as a setting; wanted key=value, such as epochs=5 or encoder.dim=256.")
@@ -265,6 +266,9 @@ def _put(tables: dict[str, Any], key: str, value: Any) -> None:
         value = value.split(",")  # parts=text,free
     for table in _places(tables, key, path):
         table[last] = value
+        if last == "kind":  # what the recipe told the former kind alone goes with it
+            for name in set(table) - {"kind", *_known(tables).get(home, ())}:
+                del table[name]
 
 
 def _places(tables: dict[str, Any], key: str, path: list[str]) -> list[dict[str, Any]]:

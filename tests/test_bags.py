@@ -17,11 +17,11 @@ from torch.nn import functional
 
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids, row_of_each
 from longtail.encode.dropout import Dropout
-from longtail.encode.table import Table, weighted_sum
+from longtail.encode.table import EveryRow, Table, weighted_sum
 from longtail.errors import SettingError
 from longtail.kernels.adam import adam_rows
 from longtail.kernels.bags import weighted_sums, weighted_sums_gradient
-from longtail.kernels.dropout import BLOCK, LEVELS, RUN, TOGETHER, drop
+from longtail.kernels.dropout import BLOCK, LEVELS, RUN, drop
 from longtail.kernels.splitmix import STEP, mix
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
@@ -117,6 +117,19 @@ def test_weighted_sum_against_torch(rows: list[list[tuple[int, float]]], dim: in
     wanted.backward(above.double())
     assert table.grad is not None and other.grad is not None
     assert torch.allclose(table.grad.double(), other.grad, atol=1e-5)
+
+
+def test_sums_of_every_row() -> None:
+    random = np.random.default_rng(0)
+    dense = (random.random((6, N_TOKENS)) * (random.random((6, N_TOKENS)) < 0.4)).astype(np.float32)
+    dense[2], dense[:, 5] = 0, 0  # an empty row, and a token that nobody names
+    rows, table = EveryRow(csr_matrix(dense), CPU), torch.randn(N_TOKENS, 20, requires_grad=True)
+    for _ in range(2):  # over and over
+        table.grad = None
+        sums, above = rows.sums(table), torch.randn(20, 6).T
+        sums.backward(above)
+        assert torch.allclose(sums, torch.from_numpy(dense) @ table, atol=1e-5)
+        assert table.grad is not None and torch.allclose(table.grad, torch.from_numpy(dense).T @ above, atol=1e-5)
 
 
 def test_weighted_sum_of_other_types() -> None:
@@ -246,15 +259,6 @@ def test_drop_against_a_loop(n: int) -> None:
     values, found = np.arange(1, n + 1, dtype=np.float32), np.full(n, np.nan, np.float32)
     drop(values, np.uint64(2**64 - 7), np.uint64(LEVELS // 4), np.float32(1.5), found)
     assert np.array_equal(found, np.where(naive_kept(n, 2**64 - 7, LEVELS // 4), values * 1.5, 0))
-
-
-def test_drop_does_not_depend_on_threads(thread_counts: tuple[int, int]) -> None:
-    values = np.ones(BLOCK * TOGETHER * 3 + 100, np.float32)
-    found = [np.empty_like(values) for _ in thread_counts]
-    for threads, one in zip(thread_counts, found, strict=True):
-        set_num_threads(threads)
-        drop(values, np.uint64(3), np.uint64(LEVELS // 2), np.float32(2), one)
-    assert np.array_equal(*found)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5, 0.9])

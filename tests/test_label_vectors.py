@@ -38,7 +38,7 @@ def side_of(settings: LabelVectors, texts: csr_matrix = TEXTS, graph: csr_matrix
 
 def called(side: LabelSide, labels: list[int] | None, table: Tensor) -> tuple[Tensor, Tensor | None]:
     wanted = None if labels is None else torch.tensor(labels)
-    return side.vectors(wanted, [weighted_sum(tokens, table) for tokens in side.tokens(wanted)])
+    return side.vectors(wanted, [weighted_sum(tokens, table) for tokens in side.tokens(wanted)], table)
 
 
 def same(found: Tensor, wanted: Sequence[Sequence[float]]) -> bool:
@@ -129,10 +129,13 @@ def random_side(settings: LabelVectors) -> tuple[LabelSide, Tensor]:
     return side, torch.randn(N_TOKENS, DIM)
 
 
+@pytest.mark.parametrize("at_once", [2, 100])
 @pytest.mark.parametrize("settings", SHAPES)
-def test_some_labels_all_labels_and_pieces_agree(settings: LabelVectors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "AT_ONCE", 2)
+def test_some_labels_all_labels_and_pieces_agree(settings: LabelVectors, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "AT_ONCE", at_once)
     side, table = random_side(settings)
+    # where there are many labels, three of five are summed with all of them
+    assert len(side.tokens(torch.tensor([4, 1, 2]))) == (0 if at_once == 2 else len(side.texts))
     found, bias = called(side, None, table)
     pieces, of_pieces = side.everything(table)
     assert found.shape == (N_LABELS, DIM) and not pieces.requires_grad
@@ -142,6 +145,21 @@ def test_some_labels_all_labels_and_pieces_agree(settings: LabelVectors, monkeyp
     assert (bias is None) == (of_pieces is None) == (of_some is None) == (not settings.bias)
     if bias is not None and of_pieces is not None and of_some is not None:
         assert torch.equal(bias, of_pieces) and torch.equal(bias[[4, 1, 2]], of_some)
+
+
+def test_gradients_are_the_same_whichever_way_texts_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradients, above = [], torch.randn(3, DIM)
+    for at_once in (2, 100):
+        torch.manual_seed(1)
+        monkeypatch.setattr(vectors, "AT_ONCE", at_once)
+        side, table = random_side(LabelVectors(("text", "graph"), order=2))
+        table.requires_grad_()
+        (called(side, [4, 1, 2], table)[0] * above).sum().backward()
+        gradients.append(table.grad)
+    table.grad = None
+    (called(side, None, table)[0] * torch.zeros(N_LABELS, DIM).index_copy(0, torch.tensor([4, 1, 2]), above)).sum().backward()
+    gradients.append(table.grad)
+    assert all(gradient is not None and torch.allclose(gradient, gradients[0], atol=1e-5) for gradient in gradients)
 
 
 @pytest.mark.parametrize("settings", SHAPES)

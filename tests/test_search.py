@@ -109,6 +109,13 @@ def test_game_brings_in_a_cluster_from_outside_the_beam() -> None:
     assert ids.tolist() == [[2, 0]] and chances[0].tolist() == pytest.approx([0.54 + 0.5, 0.36])
 
 
+def test_a_share_of_what_is_heard() -> None:
+    ids, chances = torch.tensor([[0, 2]]), torch.tensor([[0.8, 0.4]])
+    (found,) = named(*Neighbours.of(GRAPH, 3, CPU, share=0.25).spread(ids, chances))
+    # a quarter of (0.4, 0.4 + 0.1, 0.3) and three quarters of (0.8, 0, 0.4)
+    assert found == pytest.approx({0: 0.7, 1: 0.125, 2: 0.375})
+
+
 def test_beam_without_a_graph() -> None:
     ids, chances = beam(torch.stack([logits(0.1, 0.7, 0.3), logits(0.9, 0.2, 0.5)]), 2, None)
     assert ids.tolist() == [[1, 2], [0, 2]] and chances.tolist() == [pytest.approx([0.7, 0.3]), pytest.approx([0.9, 0.5])]

@@ -77,8 +77,10 @@ def weighted_sums_gradient(ids, weights, offsets, gradient, n, threads):
     for thread in prange(threads):
         first, last = LINE * (n_lines * thread // threads), min(dim, LINE * (n_lines * (thread + 1) // threads))
         for row in range(n_rows):
+            # slices, so that the innermost loop counts from 0: one that might count from below it is not vectorised
+            above = gradient[row, first:last]
             for i in range(offsets[row], offsets[row + 1]):
-                weight, target = weights[i], ids[i]
-                for j in range(first, last):
-                    found[target, j] += weight * gradient[row, j]
+                weight, below = weights[i], found[ids[i], first:last]
+                for j in range(len(above)):
+                    below[j] += weight * above[j]
     return found

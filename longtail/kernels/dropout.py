@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from longtail.kernels.splitmix import STEP, mix
 
 LEVELS = 1 << 16  # of a chance: a hash of 64 bits decides about four numbers
 RUN = 128  # hashes in a row; they decide about four runs side by side, so that loops go over neighbours in memory
 BLOCK = 4 * RUN
-TOGETHER = 32  # blocks that a thread takes at a time
 
 
-@njit(parallel=True, nogil=True, cache=True)
+# one thread: vectorised it is as fast as memory, which Numba's parallel loops are not
+@njit(nogil=True, cache=True)
 def drop(values, seed, level, scale, found):
-    """found = values x scale, or 0 with chance level / LEVELS; the same ones for the same seed, whatever the threads.
+    """found = values x scale, or 0 with chance level / LEVELS; the same ones for the same seed.
 
     Args:
         values, found: (n,) float32.
         seed, level: uint64.
         scale: float32.
     """
-    n = len(values)
-    n_blocks = n // BLOCK
-    low = np.uint64(LEVELS - 1)
-    zero = np.float32(0)
-    for group in prange((n_blocks + TOGETHER - 1) // TOGETHER):
-        for block in range(group * TOGETHER, min(n_blocks, (group + 1) * TOGETHER)):
-            start = block * BLOCK
-            for i in range(start, start + RUN):
-                bits = mix(seed + np.uint64(i) * STEP)
-                # read whether kept or not: a load that depends on a condition keeps the loop from being vectorised
-                first, second, third, fourth = values[i], values[i + RUN], values[i + 2 * RUN], values[i + 3 * RUN]
-                found[i] = first * scale if bits & low >= level else zero
-                found[i + RUN] = second * scale if (bits >> np.uint64(16)) & low >= level else zero
-                found[i + 2 * RUN] = third * scale if (bits >> np.uint64(32)) & low >= level else zero
-                found[i + 3 * RUN] = fourth * scale if bits >> np.uint64(48) >= level else zero
-    for i in range(n_blocks * BLOCK, n):  # less than a block: a hash each
+    n_blocks = len(values) // BLOCK
+    low, zero = np.uint64(LEVELS - 1), np.float32(0)
+    for block in range(n_blocks):
+        for i in range(block * BLOCK, block * BLOCK + RUN):
+            bits = mix(seed + np.uint64(i) * STEP)
+            # read whether kept or not: a load that depends on a condition keeps the loop from being vectorised
+            first, second, third, fourth = values[i], values[i + RUN], values[i + 2 * RUN], values[i + 3 * RUN]
+            found[i] = first * scale if bits & low >= level else zero
+            found[i + RUN] = second * scale if (bits >> np.uint64(16)) & low >= level else zero
+            found[i + 2 * RUN] = third * scale if (bits >> np.uint64(32)) & low >= level else zero
+            found[i + 3 * RUN] = fourth * scale if bits >> np.uint64(48) >= level else zero
+    for i in range(n_blocks * BLOCK, len(values)):  # less than a block: a hash each
         value = values[i]
         found[i] = value * scale if mix(seed + np.uint64(i) * STEP) & low >= level else zero

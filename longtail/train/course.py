@@ -128,7 +128,7 @@ class Course:
             return
         vectors, found = self.material.start_vectors
         width = min(vectors.shape[1], table.weight.shape[1])
-        scaled = vectors[found][:, :width] * (float(table.weight.std()) / max(float(vectors[found].std()), 1e-9))
+        scaled = vectors[found][:, :width] * (float(table.weight.detach().std()) / max(float(vectors[found].std()), 1e-9))
         with torch.no_grad():
             table.weight[torch.from_numpy(np.flatnonzero(found)), :width] = torch.from_numpy(scaled)
 

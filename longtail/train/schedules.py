@@ -37,7 +37,7 @@ def constant(done: float) -> float:
 def linear(done: float) -> float:
     """Straight down to nothing, after the same warm-up.
 
-    >>> [linear(share) for share in (0.05, 0.1, 0.55, 1.0)]
+    >>> [round(linear(share), 3) for share in (0.05, 0.1, 0.55, 1.0)]
     [0.5, 1.0, 0.5, 0.0]
     """
     return done / WARM_UP if done < WARM_UP else (1 - done) / (1 - WARM_UP)

@@ -1,0 +1,586 @@
+"""Training from end to end: every recipe and every part learns, a stopped run ends as if it had not been stopped, bad data is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from longtail import XMC, Dataset, LongtailError, Split, Texts, estimator, names
+from longtail.augment.choose import validation_split
+from longtail.augment.gandalf import Gandalf
+from longtail.encode.batch import TokenBatch
+from longtail.errors import DataError, SettingError
+from longtail.estimator import named_augmentation
+from longtail.network import Network
+from longtail.recipe import make_recipe, read_recipe
+from longtail.store import _packed
+from longtail.tokens.tokenizer import Tokenizer
+from longtail.train import checkpoint
+from longtail.train.course import Course
+from longtail.train.loop import FEWEST_NUMBERS, Position, Rows, backward
+from longtail.train.objectives import EveryLabel, Step
+from longtail.train.optimizer import Adam
+from longtail.train.watch import Watch, device_for
+from longtail.values import labels_from_rows
+from tests.conftest import dataset
+from tests.spelled import N_LABELS, SMALL, share_found, small_model, spelled_out, trained
+from tests.tensors import same_numbers as same_numbers
+
+CHANCE = 2 / N_LABELS
+FEW_STEPS = ("batch_size=96", "epochs=2")  # three steps an epoch
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return spelled_out()
+
+
+# ---- every part learns
+
+
+def test_there_are_small_settings_for_every_recipe() -> None:
+    assert set(SMALL) == set(names.recipes())
+
+
+@pytest.mark.parametrize("recipe", names.recipes())
+def test_every_recipe_finds_the_labels_a_text_spells_out(recipe: str, data: Dataset) -> None:
+    assert data.test.texts is not None
+    assert share_found(trained(recipe).predict(data.test.texts, k=2), data) > 0.93
+
+
+@pytest.mark.parametrize("tokens", names.TOKENS)
+@pytest.mark.parametrize("encoder", names.ENCODERS)
+def test_every_encoder_learns_from_every_kind_of_tokens(encoder: str, tokens: str, data: Dataset) -> None:
+    tables = {
+        "tokens": {"kind": tokens},
+        "encoder": {"kind": encoder, "dim": 80, "dropout": 0.0},
+        "labels": {"parts": ["text", "free"], "dropout": 0.0},
+        "stages": [{"epochs": 8, "batch_size": 16, "learning_rate": 0.01}],
+    }
+    model = XMC(make_recipe(tables, "small", "small.toml"), device="cpu").fit(data)
+    assert data.test.texts is not None
+    assert share_found(model.predict(data.test.texts, k=2), data) > 0.93
+
+
+@pytest.mark.parametrize("augment", [*names.AUGMENTATIONS, "adaptive"])
+def test_every_augmentation_that_makes_rows_can_be_trained_with(augment: str, data: Dataset, tmp_path: Path) -> None:
+    typed = augment
+    if augment == "synonyms":
+        words = sorted({word for text in data.train.texts or () for word in text.split()})
+        vectors = "".join(f"{word} {place % 7} {place % 5} 1\n" for place, word in enumerate(words))
+        (tmp_path / "vectors.txt").write_text(vectors)
+        typed = f"synonyms:probability=0.5,vectors={tmp_path / 'vectors.txt'}"
+    model = small_model("default", "epochs=3", augment=typed)
+    if augment == "manifold-mixup":
+        with pytest.raises(SettingError, match="is a hook for loops of your own; wanted one that makes rows, such as mixup"):
+            model.fit(data)
+        return
+    assert data.test.texts is not None
+    assert share_found(model.fit(data).predict(data.test.texts, k=2), data) > 0.5
+
+
+def test_an_augmentation_of_ones_own(data: Dataset) -> None:
+    recipe = read_recipe("default", (*SMALL["default"], "epochs=1"))
+    own = XMC(recipe, Gandalf(delta=0.3), device="cpu").fit(data)
+    named = XMC(recipe, "gandalf:delta=0.3", device="cpu").fit(data)
+    assert own.stored is not None and own.stored.about["rows trained on"] == len(data.train) + N_LABELS
+    assert_same(own, named)
+
+
+def test_augmentations_as_they_are_typed() -> None:
+    assert named_augmentation("gandalf:delta=0.3,mark=x") == Gandalf(delta=0.3, mark="x")
+    assert named_augmentation("none") is None and named_augmentation("adaptive") is None
+    for typed, told in {
+        "gandalff": "No augmentation called 'gandalff'. Did you mean 'gandalf'?",
+        "gandalf:dleta=0.3": "No setting of gandalf called 'dleta'. Did you mean 'delta'?",
+        "none:delta=0.3": "none takes no settings; delta=0.3 came.",
+        "": "No augmentation called ''.",
+    }.items():
+        with pytest.raises(SettingError, match=f"^{told.replace('.', '[.]').replace('?', '[?]')}"):
+            named_augmentation(typed)
+
+
+def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LabelMix puts rows that it leaves alone first; each must keep the shortlist of the row it was made from."""
+    seen: list[tuple[TokenBatch, Tensor]] = []
+
+    def looked_at(rows: Rows, places: Tensor, epoch: int) -> Step:
+        step = take(rows, places, epoch)
+        if step.shortlist is not None:
+            seen.append((step.targets["labels"], step.shortlist))
+        return step
+
+    take = Rows.take
+    monkeypatch.setattr(Rows, "take", looked_at)
+    settings = ("beam=3", "stages.2.epochs=1", "batch_size=16")  # 3 of 8 clusters
+    small_model("decaf", *settings, augment="labelmix:soft=false").fit(data)
+    held = [
+        len(set(shortlist[row].tolist()) & set(right.ids[right.offsets[row] : right.offsets[row + 1]].tolist())) / 2
+        for right, shortlist in seen
+        for row in range(len(shortlist))
+    ]
+    assert len(held) == len(data.train)
+    assert np.mean(held) > 0.9  # of shortlists dealt out at random 3/8
+
+
+# ---- seeds
+
+
+def tensors_of(model: XMC) -> dict[str, Tensor]:
+    """All that prediction works with."""
+    assert model.stored is not None
+    return {f"{place}/{name}": tensor for place, one in enumerate(model.stored.rankers) for name, tensor in _packed(one)[0].items()}
+
+
+def told_of(model: XMC) -> list[dict[str, Any]]:
+    return [{key: value for key, value in entry.items() if key != "seconds"} for entry in model.history]
+
+
+def assert_same(one: XMC, other: XMC) -> None:
+    """The same weights to the last bit, and the same history."""
+    assert told_of(one) == told_of(other)
+    first, second = tensors_of(one), tensors_of(other)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+    assert one.stored is not None and other.stored is not None
+    assert [ranker.beta for ranker in one.stored.rankers] == [ranker.beta for ranker in other.stored.rankers]
+
+
+@pytest.mark.parametrize("recipe", ["default", "eclare", "inceptionxml"])
+def test_same_seed_same_numbers(recipe: str, data: Dataset) -> None:
+    first, again, other = (small_model(recipe, *FEW_STEPS, seed=seed).fit(data) for seed in (3, 3, 4))
+    assert_same(first, again)
+    assert told_of(first) != told_of(other)
+
+
+def test_members_of_an_ensemble_are_different_networks(data: Dataset) -> None:
+    model = small_model("default", *FEW_STEPS, "ensemble=2").fit(data)
+    assert model.stored is not None
+    one, other = model.stored.rankers
+    assert not torch.equal(one.vectors, other.vectors)
+    assert [entry["member"] for entry in model.history] == [0, 0, 1, 1]
+
+
+# ---- what is trained on
+
+
+def test_neither_validation_rows_nor_test_rows_are_trained_on(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenized: list[Texts] = []
+    courses: list[Course] = []
+    real_fit, real_init = Tokenizer.fitted.__func__, Course.__init__  # type: ignore[attr-defined]
+
+    def fitted(cls: Any, settings: Any, cutter: Any, texts: Texts) -> Tokenizer:
+        tokenized.append(texts)
+        found: Tokenizer = real_fit(cls, settings, cutter, texts)
+        return found
+
+    def init(course: Course, *arguments: Any) -> None:
+        courses.append(course)
+        real_init(course, *arguments)
+
+    monkeypatch.setattr(Tokenizer, "fitted", classmethod(fitted))
+    monkeypatch.setattr(Course, "__init__", init)
+    small_model("eclare", *FEW_STEPS, "validation=0.25").fit(data)
+    parted = validation_split(data, 0.25, seed=0)
+    assert parted.train.texts is not None and parted.test.texts is not None and data.test.texts is not None
+    assert 0 < len(parted.test) < len(data.train) and not set(parted.train.texts) & set(parted.test.texts)
+    (seen,) = tokenized
+    assert sorted(seen) == sorted([*parted.train.texts, *(data.label_texts or ())])
+    (course,) = courses
+    material = course.material
+    assert material.train.texts == parted.train.texts and material.augmented.split.texts == parted.train.texts
+    assert (material.augmented.split.labels != parted.train.labels).nnz == 0
+    assert material.graph is not None
+    assert material.graph.counts.tolist() == np.bincount(parted.train.labels.indices, minlength=N_LABELS).tolist()
+
+
+def test_validation_is_told_of_every_epoch_that_learns_labels(data: Dataset) -> None:
+    model = small_model("decaf", *FEW_STEPS, "validation=0.2").fit(data)
+    assert [("P@1" in entry, entry["stage"], entry["epoch"]) for entry in model.history] == [
+        (False, 0, 0),
+        (False, 0, 1),
+        (False, 1, 0),
+        (False, 1, 1),
+        (True, 2, 0),
+        (True, 2, 1),
+    ]
+
+
+def test_patience_ends_a_stage_with_the_weights_of_its_best_epoch(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = iter([10.0, 30.0, 20.0, 25.0, 99.0])
+    weights = []
+
+    def validation(model: XMC, course: Course, held_out: Dataset) -> Any:
+        def validate() -> dict[str, float]:
+            weights.append(course.network.table.weight.detach().clone())
+            return {"P@1": next(reached), "PSP@1": 0.0}
+
+        return validate
+
+    monkeypatch.setattr(XMC, "_validation", validation)
+    model = small_model("default", "epochs=5", "validation=0.1", "patience=2").fit(data)
+    assert [entry["P@1"] for entry in model.history] == [10, 30, 20, 25]  # two epochs without a better one
+    assert torch.equal(tensors_of(model)["0/network.table.weight"], weights[1])
+
+
+def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = estimator.evaluate
+    asked: list[Any] = []
+
+    def evaluate(found: Any, truth: Dataset, **how: Any) -> Any:
+        result = real(found, truth, **how)
+        if how["ks"] == (1, 5):  # one call for each weight from 0 to 1
+            asked.append(truth.test)
+            result = replace(result, metrics={"P@1": float(len(asked) == 4), "P@5": 0.0})
+        return result
+
+    monkeypatch.setattr(estimator, "evaluate", evaluate)
+    model = small_model("astec", *FEW_STEPS).fit(data)
+    assert model.stored is not None and model.stored.rankers[0].beta == 0.3
+    assert len(asked) == 11 and all(len(test) == round(0.05 * len(data.train)) for test in asked)
+
+
+# ---- a run that is stopped and goes on
+
+
+class Stopper:
+    """Presses Ctrl-C, as the handler of the signal hears it, after so many steps of a run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        self.reached: list[tuple[int, int, int]] = []  # stage, epoch, step
+        real = Watch.stepped
+
+        def stepped(watch: Watch, position: Position, loss: Tensor, n_rows: int) -> None:
+            self.reached.append((watch.course.stage, position.epoch, position.step))
+            if self.left is not None:
+                self.left -= 1
+                if self.left == 0:
+                    watch._interrupt(2, None)
+            real(watch, position, loss, n_rows)
+
+        monkeypatch.setattr(Watch, "stepped", stepped)
+
+
+@pytest.fixture
+def stopper(monkeypatch: pytest.MonkeyPatch) -> Stopper:
+    return Stopper(monkeypatch)
+
+
+def run_in_pieces(model: XMC, data: Dataset, place: Path, stopper: Stopper, steps: int) -> int:
+    """Stop after every so many steps, and go on; returns how often."""
+    for stops in range(1000):
+        stopper.left = steps
+        again = XMC(model.recipe, model.augment, seed=model.seed, device="cpu")
+        try:
+            again.fit(data, checkpoint=place)
+        except KeyboardInterrupt:
+            assert (place / "0" / checkpoint.NOTES).is_file()
+            continue
+        model.stored = again.stored
+        return stops
+    raise AssertionError("the run does not end")
+
+
+RUNS = {
+    "a pool of labels": ("default", (), None),
+    "all labels": ("default", ("score=all",), None),
+    "dropout": ("default", ("encoder.dropout=0.3", "labels.dropout=0.3", "word_dropout=0.2"), None),
+    "nearest centroids, fused": ("astec", (), None),
+    "a fresh encoder": ("decaf", (), None),
+    "three stages with a graph": ("eclare", (), None),
+    "clusters and labels together": ("inceptionxml", ("encoder.dropout=0.2",), None),
+    "clustered twice": ("inceptionxml-lf", ("epochs=1",), None),
+    "other rows in each epoch": ("default", (), "labelmix"),
+    "other rows with shortlists": ("decaf", ("epochs=1", "stages.2.epochs=2"), "labelmix"),
+    "mixed token weights": ("default", (), "mixup"),
+    "two networks": ("default", ("ensemble=2",), None),
+    "the best epoch": ("default", ("epochs=4", "validation=0.2", "patience=1"), None),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_stopped_after_every_step_a_run_ends_with_the_same_weights(run: str, data: Dataset, tmp_path: Path, stopper: Stopper) -> None:
+    """So it is stopped within, at the end of, and between epochs, stages and networks."""
+    recipe, settings, augment = RUNS[run]
+    whole = small_model(recipe, *FEW_STEPS, *settings, augment=augment, seed=1).fit(data)
+    all_steps, stopper.reached = stopper.reached, []
+    pieces = small_model(recipe, *FEW_STEPS, *settings, augment=augment, seed=1)
+    n_stops = run_in_pieces(pieces, data, tmp_path / "run" / "checkpoint", stopper, steps=1)
+    assert stopper.reached == all_steps  # no step twice, none left out
+    assert n_stops == len(all_steps)
+    assert_same(pieces, whole)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_checkpoints_while_it_runs_change_nothing(data: Dataset, tmp_path: Path) -> None:
+    whole = small_model("eclare", *FEW_STEPS).fit(data)
+    with_checkpoints = small_model("eclare", *FEW_STEPS).fit(data, checkpoint=tmp_path / "checkpoint", minutes=0)
+    assert_same(with_checkpoints, whole)
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once(data: Dataset) -> None:
+    course = Course(small_model("default").recipe.parts, material_of(small_model("default"), data), torch.device("cpu"), seed=0)
+    with Watch(course, "run") as watch:
+        watch._interrupt(2, None)
+        with pytest.raises(KeyboardInterrupt):
+            watch._interrupt(2, None)
+
+
+def test_ctrl_c_behind_the_last_step_of_a_network_is_heard(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Watch.ended
+
+    def ended(watch: Watch, epoch: int) -> bool:
+        watch._interrupt(2, None)
+        return real(watch, epoch)
+
+    settings = ("batch_size=96", "epochs=1", "ensemble=2")
+    model = small_model("default", *settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Watch, "ended", ended)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(data, checkpoint=tmp_path / "checkpoint")
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["0"]  # the first is kept, the second was not begun
+    assert_same(model.fit(data, checkpoint=tmp_path / "checkpoint"), small_model("default", *settings).fit(data))
+
+
+@pytest.fixture
+def stopped(data: Dataset, tmp_path: Path, stopper: Stopper) -> Path:
+    """The checkpoint of a run of the recipe default that was stopped after its second step."""
+    stopper.left = 2
+    with pytest.raises(KeyboardInterrupt):
+        small_model("default", *FEW_STEPS).fit(data, checkpoint=tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+def test_a_checkpoint_of_another_run_is_refused(data: Dataset, stopped: Path) -> None:
+    assert data.train.texts is not None
+    other_texts = replace(data, train=replace(data.train, texts=Texts.of([f"{text} x" for text in data.train.texts])))
+    half = data.train.labels.copy()
+    half.data[:] = 0.5
+    for model, other in (
+        (small_model("default", *FEW_STEPS, seed=1), data),
+        (small_model("default", *FEW_STEPS, "dim=32"), data),
+        (small_model("decaf", *FEW_STEPS), data),
+        (small_model("default", *FEW_STEPS, augment="gandalf"), data),
+        (small_model("default", *FEW_STEPS), other_texts),
+        (small_model("default", *FEW_STEPS), replace(data, train=replace(data.train, labels=half))),
+    ):
+        with pytest.raises(SettingError, match="^The checkpoint .*checkpoint/0 is of another recipe, data set or seed. Delete it"):
+            model.fit(other, checkpoint=stopped)
+
+
+def test_a_damaged_checkpoint_is_told(data: Dataset, stopped: Path) -> None:
+    (stopped / "0" / checkpoint.TENSORS).write_bytes(b"nonsense")
+    with pytest.raises(DataError, match="checkpoint/0 is not a whole checkpoint .* Delete it to begin anew"):
+        small_model("default", *FEW_STEPS).fit(data, checkpoint=stopped)
+
+
+def test_a_full_disk_keeps_the_checkpoint_before_it(data: Dataset, stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted((path, path.read_bytes()) for path in stopped.rglob("*") if path.is_file())
+    with monkeypatch.context() as patch:
+        patch.setattr(safetensors.torch, "save_file", full)
+        with pytest.raises(SettingError, match="^The checkpoint .* could not be written .*No space left.*before it, if any, is kept"):
+            small_model("default", *FEW_STEPS).fit(data, checkpoint=stopped, minutes=0)
+    assert sorted((path, path.read_bytes()) for path in stopped.rglob("*") if path.is_file()) == before
+    assert_same(small_model("default", *FEW_STEPS).fit(data, checkpoint=stopped), small_model("default", *FEW_STEPS).fit(data))
+
+
+# ---- what goes wrong on the way
+
+
+def material_of(model: XMC, data: Dataset) -> Any:
+    return model._material(data)
+
+
+class Greedy:
+    """An objective that runs out of memory while more than so many scores may exist."""
+
+    def __init__(self, enough: int) -> None:
+        self.enough, self.chunk_numbers = enough, FEWEST_NUMBERS * 8
+        self.tried: list[int] = []
+
+    def __call__(self, network: Network, step: Step) -> Tensor:
+        self.tried.append(self.chunk_numbers)
+        if self.chunk_numbers > self.enough:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return EveryLabel("labels", self.chunk_numbers)(network, step)
+
+
+@pytest.fixture
+def first_step(data: Dataset) -> tuple[Course, Step]:
+    model = small_model("default", "batch_size=96")
+    course = Course(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
+    course._begin(course.parts.stages[0])
+    course.optimizer = Adam(course._trained(course.parts.stages[0]))
+    return course, course._static_rows(("labels",)).take(torch.arange(96), 0)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def told(self, message: str) -> None:
+        self.messages.append(message)
+
+
+def test_out_of_memory_once_is_tried_again_with_half_the_scores(first_step: tuple[Course, Step]) -> None:
+    course, step = first_step
+    assert course.optimizer is not None
+    greedy, listener = Greedy(enough=FEWEST_NUMBERS * 4), Listener()
+    loss = backward(course.network, greedy, course.optimizer, step, listener)  # type: ignore[arg-type]
+    assert torch.isfinite(loss)
+    assert greedy.tried == [FEWEST_NUMBERS * 8, FEWEST_NUMBERS * 4]
+    assert listener.messages == [f"The GPU ran out of memory; going on with {FEWEST_NUMBERS * 4:,} scores at a time."]
+
+
+def test_out_of_memory_for_good_names_the_batch_size(first_step: tuple[Course, Step]) -> None:
+    course, step = first_step
+    assert course.optimizer is not None
+    listener = Listener()
+    with pytest.raises(SettingError, match="out of memory at a batch of 96 rows.*Type a smaller batch, such as batch_size=48[.]"):
+        backward(course.network, Greedy(enough=0), course.optimizer, step, listener)  # type: ignore[arg-type]
+    assert len(listener.messages) == 3
+
+
+def test_a_loss_that_is_no_number_names_the_rate(data: Dataset) -> None:
+    with pytest.raises(SettingError, match="default: labels, stage 1 of 1: the loss is (nan|inf) .* learning_rate="):
+        small_model("default", "learning_rate=1e38").fit(data)
+
+
+def test_devices() -> None:
+    assert device_for("cpu").type == "cpu"
+    with pytest.raises(SettingError, match="^'gpu' came as the device; wanted cpu or cuda[.]"):
+        device_for("gpu")
+    with pytest.raises(SettingError, match="^'meta' came as the device"):
+        device_for("meta")
+    with pytest.raises(SettingError, match="There is no GPU for the device 'cuda:99'"):
+        device_for("cuda:99")
+
+
+# ---- unusual data
+
+
+def test_data_that_cannot_be_trained_on_is_told(data: Dataset) -> None:
+    without_label_texts = replace(data, label_texts=None)
+    for recipe, other, told in (
+        ("default", replace(data, train=replace(data.train, texts=None)), "spelled has no texts of training rows"),
+        ("default", replace(data, train=data.train.rows(np.arange(0))), "spelled has no training rows; wanted at least one"),
+        ("astec", replace(data, train=data.train.rows(np.arange(0))), "spelled has no training rows; wanted at least one"),
+        ("default", replace(data, label_texts=Texts.of(["one", "two"])), "There are 2 label texts for 24 labels; wanted one each"),
+        ("default", without_label_texts, "spelled has no label texts, which the recipe default is made for; astec and inceptionxml need"),
+        ("decaf", without_label_texts, "no label texts, which the recipe decaf is made for"),
+        ("eclare", without_label_texts, "no label texts, which the recipe eclare is made for"),
+        ("inceptionxml-lf", without_label_texts, "no label texts, which the recipe inceptionxml-lf is made for"),
+        ("astec", replace(data, train=data.train.rows(np.arange(8))), "8 training rows, of which validation=0.05 leaves 0 .*=0.2, or"),
+    ):
+        with pytest.raises(DataError, match=told):
+            small_model(recipe, *FEW_STEPS).fit(other)
+
+
+def test_clusters_by_texts_need_texts(data: Dataset) -> None:
+    model = small_model("inceptionxml", *FEW_STEPS, "cluster_by=texts")
+    model.fit(data)
+    with pytest.raises(DataError, match="no label texts, which the recipe inceptionxml is made for"):
+        model.fit(replace(data, label_texts=None))
+
+
+@pytest.mark.parametrize(("recipe", "settings"), [("astec", ()), ("inceptionxml", ()), ("default", ("labels.parts=free",))])
+def test_some_recipes_need_no_label_texts(recipe: str, settings: tuple[str, ...], data: Dataset) -> None:
+    model = small_model(recipe, *FEW_STEPS, *settings).fit(replace(data, label_texts=None))
+    found = model.predict(["morv nalk"], k=3)
+    assert found.ids.shape == (1, 3) and found.label_texts is None
+    with pytest.raises(DataError, match="came without label texts"):
+        found.texts  # noqa: B018
+
+
+def test_a_split_and_its_label_texts_are_as_good_as_a_data_set(data: Dataset) -> None:
+    assert data.label_texts is not None
+    whole = small_model("default", *FEW_STEPS).fit(data)
+    assert_same(small_model("default", *FEW_STEPS).fit(data.train, list(data.label_texts)), whole)
+
+
+def test_few_labels_and_clusters(data: Dataset) -> None:
+    three = spelled_out(n_labels=3, test_share=0.0)
+    for recipe in ("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf"):
+        with pytest.raises(SettingError, match="^3 labels are too few for clusters of 4; type clusters.labels_each=1, or use the recipe"):
+            small_model(recipe, *FEW_STEPS, "validation=0").fit(three)
+        found = small_model(recipe, *FEW_STEPS, "validation=0", "labels_each=1").fit(three).predict(["x"], k=9)
+        assert sorted(found.ids[0].tolist()) == [0, 1, 2]  # k is cut to the number of labels
+
+
+def test_one_label() -> None:
+    one = dataset([("red apple", [0]), ("pear", [])], [], ["apple"])
+    found = small_model("default", *FEW_STEPS).fit(one).predict(["green apple", ""], k=5)
+    assert found.ids.tolist() == [[0], [0]] and found.texts == [["apple"], ["apple"]]
+    with pytest.raises(SettingError, match="^1 labels are too few for clusters of 1; use the recipe default[.]"):
+        small_model("decaf", *FEW_STEPS, "labels_each=1").fit(one)
+
+
+@pytest.mark.parametrize("recipe", names.recipes())
+def test_rows_without_labels_and_texts_without_words(recipe: str, data: Dataset) -> None:
+    """They may stand among the others: nothing breaks, and every text has an answer."""
+    assert data.train.texts is not None
+    texts = [*list(data.train.texts)[:100], "", "  ", "morv", "!?"]
+    labels = [data.train.labels[row].indices.tolist() for row in range(100)]
+    split = Split(Texts.of(texts), labels_from_rows([*labels, [0, 1], [], [], [2]], N_LABELS))
+    model = small_model(recipe, *FEW_STEPS).fit(replace(data, train=split))
+    found = model.predict(["", "unknownword", "日本 🍐", "morv nalk"], k=4)
+    assert found.ids.shape == found.scores.shape == (4, 4)
+    assert ((found.ids >= 0) & (found.ids < N_LABELS)).all() and np.isfinite(found.scores).all()
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    assert found.ids[0].tolist() == found.ids[1].tolist() == found.ids[2].tolist()  # no known word in any of them
+
+
+def test_a_model_without_rows_of_some_labels(data: Dataset) -> None:
+    """Labels that no training row has are there to be found all the same."""
+    rows = np.flatnonzero(np.asarray(data.train.labels[:, :3].sum(axis=1)).ravel() == 0)
+    fewer = replace(data, train=data.train.rows(rows))
+    for recipe in names.recipes():
+        found = small_model(recipe, *FEW_STEPS).fit(fewer).predict(["morv nalk"], k=N_LABELS)
+        assert sorted(found.ids[0].tolist()) == list(range(N_LABELS))
+
+
+def test_graphs_of_every_kind(data: Dataset) -> None:
+    for kind in names.GRAPHS:
+        model = small_model("eclare", "batch_size=96", "epochs=1", f"graph.kind={kind}").fit(data)
+        assert model.stored is not None and model.stored.graph is not None
+        assert model.stored.graph.kind == {"ppr": "pagerank"}.get(kind, kind)
+
+
+def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("morv 1 0 0\nnalk 0 1 0\n")
+    model = small_model("default", "tokens.kind=words", f"vectors={tmp_path / 'vectors.txt'}")
+    material = material_of(model, data)
+    course = Course(model.recipe.parts, material, torch.device("cpu"), seed=0)
+    places = [material.tokenizer.names().index(word) for word in ("morv", "nalk")]
+    start = course.network.table.weight[places, :3].detach()
+    assert start[0, 0] > 0 and start[0, 0] == start[1, 1] and start[0, 1] == start[0, 2] == start[1, 0] == 0
+    with pytest.raises(LongtailError, match="nowhere.txt is no file"):
+        small_model("default", "vectors=nowhere.txt").fit(data)
+    (tmp_path / "vectors.txt").write_text("foreign 1 0 0\n")
+    with pytest.raises(DataError, match="vectors.txt has a vector for none of the 48 tokens"):
+        small_model("default", "tokens.kind=words", f"vectors={tmp_path / 'vectors.txt'}").fit(data)
+
+
+def test_token_rows_of_a_batch_are_those_of_its_texts(data: Dataset) -> None:
+    """What the loop takes for a batch is what the tokenizer gives for its texts."""
+    model = small_model("default")
+    material = material_of(model, data)
+    course = Course(model.recipe.parts, material, torch.device("cpu"), seed=0)
+    assert data.train.texts is not None
+    taken = course._static_rows(("labels",)).take(torch.tensor([5, 2]), 0)
+    again = material.tokenizer([data.train.texts[5], data.train.texts[2]])
+    assert taken.tokens.ids.tolist() == again.ids.tolist() and taken.tokens.weights.tolist() == again.weights.tolist()
+    assert taken.targets["labels"].ids.tolist() == [*data.train.labels[5].indices, *data.train.labels[2].indices]
