@@ -23,9 +23,13 @@ TEXTS_AT_ONCE = 8192
 ESCAPED = re.compile("[\udc80-\udcff]")  # what Python makes of a byte that it cannot decode
 
 
-def answer(model: Path, texts: str, k: int, out: Path | None, form: str | None, device: str | None, encoding: str) -> None:
-    """Predict for the texts of a file, or of standard input for "-", and write what was found."""
-    form = _form(out, form)
+def answer(
+    model: Path, texts: str, k: int, out: Path | None, form: str | None, device: str | None, encoding: str, against: Path | None = None
+) -> None:
+    """Predict for the texts of a file, or of standard input for "-", and write what was found; of two models side by side."""
+    form = "table" if against is not None and form is None and out is None else _form(out, form)
+    if against is not None and form != "table":
+        raise SettingError(f"{form} came as the form of answers by two models; wanted table.")
     if k < 1:
         raise SettingError(f"-k is {k}; wanted 1 or more.")
     if texts != "-" and not Path(texts).is_file():
@@ -34,7 +38,7 @@ def answer(model: Path, texts: str, k: int, out: Path | None, form: str | None, 
         codecs.lookup(encoding)
     except LookupError:
         raise SettingError(f"No encoding called {encoding!r}. Common ones: utf-8, latin-1, cp1252.") from None
-    found = load(model, device=device)
+    models = [load(folder, device=device) for folder in (model, against) if folder is not None]
     with ExitStack() as stack:
         # bytes that are not of the encoding come as lone surrogates, so that their line can be told
         source = stack.enter_context(
@@ -43,7 +47,7 @@ def answer(model: Path, texts: str, k: int, out: Path | None, form: str | None, 
         target = (
             sys.stdout if out is None else stack.enter_context(open(stack.enter_context(new_file(out)), "w", newline="", encoding="utf-8"))
         )
-        n = _write(found, _lines(source, texts), k, form, target)
+        n = _write(models, _lines(source, texts), k, form, target)
     if out is not None:
         sys.stderr.write(f"Wrote labels of {n:,} texts to {out}.\n")
 
@@ -67,14 +71,14 @@ def _lines(source: TextIO, name: str) -> Iterator[str]:
         raise DataError(f"{name}: {wrong}") from error
 
 
-def _write(model: XMC, texts: Iterator[str], k: int, form: str, target: TextIO) -> int:
+def _write(models: list[XMC], texts: Iterator[str], k: int, form: str, target: TextIO) -> int:
     n = 0
     table = csv.writer(target)
     if form == "csv":
         table.writerow(["text", "rank", "label", "id", "score"])
     while block := list(islice(texts, TEXTS_AT_ONCE if target is not sys.stdout or not sys.stdin.isatty() else 1)):
-        found = model.predict(block, k)
-        for text, answers in zip(block, _named(found), strict=True):
+        found = [list(_named(model.predict(block, k))) for model in models]
+        for text, answers, *others in zip(block, *found, strict=True):
             if form == "jsonl":
                 labels = {
                     "text": text,
@@ -87,7 +91,7 @@ def _write(model: XMC, texts: Iterator[str], k: int, form: str, target: TextIO) 
                 for rank, (label, number, score) in enumerate(answers, start=1):
                     table.writerow([text, rank, label, number, f"{score:.4f}"])
             else:
-                _table(text, answers, target)
+                _table(text, [answers, *others], [str(model.name) for model in models], target)
         target.flush()
         n += len(block)
     return n
@@ -103,12 +107,26 @@ def _named(found: Predictions) -> Iterator[list[tuple[str, int, float]]]:
         ]
 
 
-def _table(text: str, answers: list[tuple[str, int, float]], target: TextIO) -> None:
+def _table(text: str, found: list[list[tuple[str, int, float]]], names: list[str], target: TextIO) -> None:
+    """Labels with their scores as bars; of two models in two columns, what only one of them found in bold."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(text), title_justify="left", show_header=False, box=None)  # brackets in texts are no markup
-    for label, _, score in answers:
-        table.add_row(f"{score:.2f}", "█" * max(1, round(20 * score)), Text(label))
-    Console(file=target).print(table)
+    table = Table(title=Text(text), title_justify="left", show_header=len(found) > 1, box=None)  # brackets in texts are no markup
+    for name in names:
+        table.add_column()
+        table.add_column()
+        table.add_column(name, max_width=60)
+    for place in range(max(map(len, found), default=0)):
+        cells: list[str | Text] = []
+        for answers in found:
+            if place >= len(answers):
+                cells += ["", "", ""]
+                continue
+            label, number, score = answers[place]
+            alone = len(found) > 1 and not all(number in {answer[1] for answer in other} for other in found)
+            width = 20 if len(found) == 1 else 8
+            cells += [f"{score:.2f}", "█" * max(1, round(width * score)), Text(label, style="bold" if alone else "")]
+        table.add_row(*cells)
+    Console(file=target, width=None if target.isatty() else 140).print(table)

@@ -155,6 +155,12 @@ class XMC:
         save_model(Path(folder), self._trained())
 
     @property
+    def name(self) -> str:
+        """Recipe and augmentation, such as "default, gandalf"."""
+        about = self._trained().about
+        return f"{about['recipe']}, {about['augmentation']}"
+
+    @property
     def megabytes(self) -> float:
         """What prediction keeps in memory."""
         return sum(ranker.n_bytes for ranker in self._trained().rankers) / 1e6

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from longtail.classify.vectors import LabelVectors
 from longtail.errors import SettingError, UnknownName
@@ -262,7 +262,8 @@ def _put(tables: dict[str, Any], key: str, value: Any) -> None:
             raise SettingError(f"{last} is a setting of {len(homes)} tables; type {told}.")
         path = [] if homes[0] == "" else [homes[0]]
     home = path[0] if path else ""
-    if isinstance(value, str) and get_origin(_known(tables).get(home, {}).get(last)) is tuple:
+    hint = _known(tables).get(home, {}).get(last)
+    if isinstance(value, str) and value != "none" and any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
         value = value.split(",")  # parts=text,free
     for table in _places(tables, key, path):
         table[last] = value

@@ -13,6 +13,7 @@ README.md            the model card
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_model(folder: Path, device: torch.device) -> Stored:
-    """Read a model folder, ready to predict. On a CPU the big tables stay on disk until they are looked at."""
+    """Read a model folder, ready to predict. On a CPU tables of which a text needs a few rows stay on disk until they are looked at."""
     from safetensors.torch import load_file
 
     if not (folder / MODEL).is_file():
@@ -133,27 +134,39 @@ def load_model(folder: Path, device: torch.device) -> Stored:
         described, about = model["rankers"], model["about"]
         recipe = make_recipe(model["recipe"]["tables"], model["recipe"]["name"], f"{folder / MODEL}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({error!r}).") from error
+        raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({type(error).__name__}: {error}).") from error
     for name in (WEIGHTS, LABELS, TOKENIZER):
         if not (folder / name).is_file():
             raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
     tokenizer = load_tokenizer(folder / TOKENIZER)
+    tensors = _whole(folder / WEIGHTS, lambda path: load_file(path, device=str(device)))
+    arrays = _whole(folder / LABELS, _arrays)
+    graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
+    history = _whole(folder / HISTORY, lambda path: json.loads(path.read_text("utf-8"))) if (folder / HISTORY).is_file() else []
     try:
-        tensors = load_file(folder / WEIGHTS, device=str(device))
+        counts, texts = arrays["counts"], Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
         rankers = [_unpacked(_group(tensors, str(place)), told, recipe, tokenizer, device) for place, told in enumerate(described)]
-        with np.load(folder / LABELS) as arrays:
-            texts = Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
-            counts = arrays["counts"]
         n_labels = {len(counts), *(len(ranker.vectors) for ranker in rankers), *([] if texts is None else [len(texts)])}
         if len(n_labels) != 1:
-            raise ValueError(f"parts of it have {' and '.join(map(str, sorted(n_labels)))} labels")
-        history = json.loads((folder / HISTORY).read_text(encoding="utf-8")) if (folder / HISTORY).is_file() else []
-    except DataError:
-        raise
+            raise ValueError(f"there are {' and '.join(map(str, sorted(n_labels)))} labels")
     except Exception as error:
-        raise DataError(f"{folder} holds a file that is damaged or of another model ({str(error).splitlines()[0]}).") from error
-    graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
+        raise DataError(
+            f"{folder} holds files of different models ({str(error).splitlines()[0]}). Copy it again, or train anew."
+        ) from error
     return Stored(recipe, tokenizer, rankers, texts, counts, graph, about, history)
+
+
+def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
+    """What is read from a file, or that it is damaged."""
+    try:
+        return read(path)
+    except Exception as error:  # each library has errors of its own
+        raise DataError(f"{path} is damaged ({str(error).splitlines()[0]}). Copy it again, or train anew.") from error
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file, np.load(file) as arrays:
+        return dict(arrays)
 
 
 def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
@@ -161,6 +174,10 @@ def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 
 
 def _unpacked(tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device) -> Ranker:
+    if device.type == "cpu":
+        # a mapped tensor begins anywhere in its file, and the last bit of a product depends on how its factors lie in memory
+        mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" else set())
+        tensors = {name: tensor if name in mapped else tensor.clone() for name, tensor in tensors.items()}
     with torch.device("meta"):  # no memory for a table that is replaced at once
         table = Table(tokenizer.n_tokens, recipe.encoder.dim, 0.0)
     network = Network(table, recipe.encoder.build(), told["dim"])

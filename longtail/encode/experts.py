@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longtail.encode.batch import TokenBatch
+from longtail.encode.dropout import Dropout
 from longtail.encode.inception import STRIDE, TASKS, Head, InceptionSettings, Narrow, Wide, Words, part_of
 
 
@@ -35,10 +36,8 @@ class ExpertsEncoder(nn.Module):
         self.experts = Wide(channels, settings.widths)
         self.router = Router(channels, len(settings.widths))
         self.norm = nn.BatchNorm1d(channels)
-        self.dropout = nn.Dropout(settings.dropout)
-        self.heads = nn.ModuleDict(
-            {task: nn.Sequential(Narrow(channels, channels), Head(settings.output_dim, settings.dropout)) for task in TASKS}
-        )
+        self.dropout = Dropout(settings.dropout)
+        self.heads = nn.ModuleDict({task: nn.Sequential(Narrow(channels, channels), Head(settings)) for task in TASKS})
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """Maps that all tasks share: (b, channels, dim / 4)."""

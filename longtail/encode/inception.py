@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longtail.encode.batch import TokenBatch, row_of_each
+from longtail.encode.dropout import Dropout, check_share
 from longtail.encode.spectral import SpectralLinear
 from longtail.errors import SettingError, UnknownName
 
@@ -27,6 +28,7 @@ class InceptionSettings:
         channels: of each convolution.
         widths: of the convolutions that stand side by side, in dimensions; even numbers.
         dropout: of word vectors, of maps, and of features before a head.
+        classifier_dropout: of what a head hands to the classifier.
     """
 
     dim: int = 300
@@ -34,6 +36,7 @@ class InceptionSettings:
     channels: int = 32
     widths: tuple[int, ...] = (4, 8, 16)
     dropout: float = 0.25
+    classifier_dropout: float = 0.5
 
     def __post_init__(self) -> None:
         # the second layer must leave two places or more: the batch norm behind it cannot train on one text of one place
@@ -45,8 +48,8 @@ class InceptionSettings:
                 raise SettingError(f"{setting} came as {value}; wanted 1 or more.")
         if not self.widths or any(width % 2 or not STRIDE <= width <= self.dim for width in self.widths):
             raise SettingError(f"widths came as {self.widths}; wanted even numbers from {STRIDE} to dim={self.dim}, such as (4, 8, 16).")
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout came as {self.dropout}; wanted a share from 0 to below 1.")
+        for setting, share in (("dropout", self.dropout), ("classifier_dropout", self.classifier_dropout)):
+            check_share(setting, share)
 
     @property
     def output_dim(self) -> int:
@@ -76,9 +79,9 @@ class InceptionEncoder(nn.Module):
         self.words = Words(settings)
         self.wide = Wide(settings.channels, settings.widths)
         self.norm = nn.BatchNorm1d(n_maps)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.narrow = Narrow(n_maps, settings.channels)
-        self.heads = nn.ModuleDict({task: Head(settings.output_dim, settings.dropout) for task in TASKS})
+        self.heads = nn.ModuleDict({task: Head(settings) for task in TASKS})
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """Features that all tasks share: (b, output_dim)."""
@@ -103,7 +106,7 @@ class Words(nn.Module):
         self.mix = nn.Parameter(nn.init.xavier_uniform_(torch.empty(settings.channels, settings.max_words)))
         self.bias = nn.Parameter(torch.zeros(settings.channels, 1))
         self.norm = nn.BatchNorm1d(settings.channels)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         # dropout comes before padding: there is nothing to drop from zeros
@@ -201,15 +204,16 @@ class Narrow(nn.Module):
 
 
 class Head(nn.Module):
-    """What a task makes of the features: x + gelu(W dropout(x) + b)."""
+    """What a task makes of the features: x + gelu(W dropout(x) + b), with the dropout of the classifier behind it."""
 
-    def __init__(self, dim: int, dropout: float) -> None:
+    def __init__(self, settings: InceptionSettings) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.linear = SpectralLinear(dim, dim, bias=True)
+        self.dropout, self.last = Dropout(settings.dropout), Dropout(settings.classifier_dropout)
+        self.linear = SpectralLinear(settings.output_dim, settings.output_dim, bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + functional.gelu(self.linear(self.dropout(x)))
+        vectors: Tensor = self.last(x + functional.gelu(self.linear(self.dropout(x))))
+        return vectors
 
 
 def part_of(parts: nn.ModuleDict, task: str) -> nn.Module:

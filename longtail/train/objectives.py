@@ -76,12 +76,7 @@ class SharedPool:
         hidden, sides = network(step.tokens, {"labels": pool})
         vectors, bias = sides["labels"]
         placed = TokenBatch(places[: len(targets.ids)], targets.weights, targets.offsets)
-        # labels that no row names stand for all that are not in the pool, so that the sum is that over all labels on average
-        named = torch.zeros(len(pool), dtype=torch.bool, device=pool.device)
-        named[placed.ids] = True
-        others = len(pool) - named.sum()
-        weights = torch.where(named, 1.0, (self.n_labels - len(pool) + others) / others.clamp(min=1))
-        return all_labels_bce(network.text(hidden, "labels"), vectors, bias, placed, step.weights, self.chunk_numbers, weights)
+        return all_labels_bce(network.text(hidden, "labels"), vectors, bias, placed, step.weights, self.chunk_numbers)
 
 
 @dataclass

@@ -1,0 +1,358 @@
+"""Prediction: rankings by hand and against brute force, and answers as they are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
+
+from longtail import XMC, Texts, names
+from longtail import predict as prediction
+from longtail.classify import candidates
+from longtail.encode.batch import RaggedRows, TokenBatch
+from longtail.errors import DataError, SettingError
+from longtail.predict import Ranker, predict
+from longtail.shortlist import search
+from longtail.shortlist.search import ClusterIndex, Neighbours
+from longtail.tokens.words import Words
+from tests.spelled import N_LABELS, Command, small_model, spelled_out, trained
+from tests.spelled import command as command
+from tests.tensors import same_numbers as same_numbers
+
+CPU = torch.device("cpu")
+WORDS = ("zero", "one", "two")
+TOKENIZER = Words().fit([" ".join(WORDS)])  # ids 1, 2, 3
+
+
+@pytest.fixture(autouse=True)
+def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding to bfloat16, where the machine can, would make numbers that nobody works out by hand."""
+    for module in (prediction, candidates, search):
+        monkeypatch.setattr(module, "matrix_type", lambda device: torch.float32)
+
+
+class Known(nn.Module):
+    """A network that knows the vector of each text, by the id of its only token."""
+
+    def __init__(self, labels: list[list[float]], clusters: list[list[float]] | None = None) -> None:
+        super().__init__()
+        self.of = {"labels": torch.tensor(labels), "clusters": torch.tensor(clusters or labels)}
+
+    def encode(self, tokens: TokenBatch, task: str = "labels") -> Tensor:
+        return self.of[task][tokens.ids - 1]
+
+
+def rows(*texts: int) -> RaggedRows:
+    ids = np.array(texts, np.int32) + 1
+    return RaggedRows(ids, np.ones(len(ids), np.float32), np.arange(len(ids) + 1), CPU)
+
+
+def ranker(network: Known, vectors: list[list[float]], way: str, bias: list[float] | None = None, **more: object) -> Ranker:
+    return Ranker(network, torch.tensor(vectors), None if bias is None else torch.tensor(bias), way, **more)  # type: ignore[arg-type]
+
+
+def sigmoid(x: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    return np.asarray(1 / (1 + np.exp(-np.asarray(x))))
+
+
+# ---- all labels
+
+
+def test_all_labels_by_hand() -> None:
+    found = ranker(Known([[1.0, 0.0], [0.0, 2.0]]), [[1, 0], [0, 1], [1, 1]], "all", bias=[0.0, 0.5, -3.0])
+    ids, scores = found.rank(rows(0, 1, 0), k=2)
+    # text 0 scores 1, 0.5, -2 and text 1 scores 0, 2.5, -1
+    assert ids.tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert np.allclose(scores, sigmoid(np.array([[1, 0.5], [2.5, 0], [1, 0.5]])))
+
+
+@pytest.mark.parametrize("scores_at_once", [1, 7, 40, 1 << 25])
+@pytest.mark.parametrize("texts_at_once", [2, 1024])
+def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is held at a time."""
+    monkeypatch.setattr(prediction, "SCORES_AT_ONCE", scores_at_once)
+    monkeypatch.setattr(prediction, "TEXTS_AT_ONCE", texts_at_once)
+    random = np.random.default_rng(0)
+    texts, vectors, bias = (random.normal(size=size).astype(np.float32) for size in ((5, 8), (33, 8), (33,)))
+    found = ranker(Known(texts.tolist()), vectors.tolist(), "all", bias.tolist())
+    ids, scores = found.rank(rows(0, 1, 2, 3, 4), k=7)
+    expected = texts @ vectors.T + bias
+    best = np.argsort(-expected, axis=1)[:, :7]
+    assert ids.tolist() == best.tolist()
+    assert np.allclose(scores, sigmoid(np.take_along_axis(expected, best, axis=1)), atol=1e-6)
+
+
+@pytest.mark.parametrize("recipe", ["default"])
+def test_a_trained_model_against_brute_force(recipe: str) -> None:
+    model, data = trained(recipe), spelled_out()
+    assert model.stored is not None and data.test.texts is not None
+    (one,) = model.stored.rankers
+    assert one.bias is not None
+    tokens = model.stored.tokenizer(data.test.texts)
+    texts = one.network.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, CPU).all()).numpy()
+    expected = texts @ one.vectors.numpy().T + one.bias.numpy()
+    found = model.predict(data.test.texts, k=5)
+    assert np.allclose(found.scores, -np.sort(-sigmoid(expected), axis=1)[:, :5], atol=1e-6)
+    assert np.allclose(np.take_along_axis(sigmoid(expected), found.ids.astype(np.int64), axis=1), found.scores, atol=1e-6)
+
+
+# ---- by clusters
+
+
+def by_clusters(beam: int, graph: Neighbours | None = None) -> Ranker:
+    """Labels 0 and 3 in cluster 0, 1 and 2 in cluster 1; a text has another vector for clusters than for labels."""
+    network = Known(labels=[[1.0, 0.0], [0.0, 1.0]], clusters=[[2.0, 0.0], [0.0, 1.0]])
+    index = ClusterIndex(torch.eye(2), torch.tensor([0.0, 1.0]), torch.tensor([[0, 3], [1, 2]]), None, beam)
+    return ranker(network, [[1, 0], [3, 0], [0, 2], [-1, 1]], "clusters", [0, 0, 0, -2], clusters=index, graph=graph)
+
+
+# text 0: clusters score 2 and 1, labels 1, 3, 0, -3; text 1: clusters 0 and 2, labels 0, 0, 2, -1
+JOINT = sigmoid(np.array([[2, 1, 1, 2], [0, 2, 2, 0]])) * sigmoid(np.array([[1, 3, 0, -3], [0, 0, 2, -1]]))
+
+
+def test_scores_by_clusters_are_products_of_chances() -> None:
+    ids, scores = by_clusters(beam=2).rank(rows(0, 1), k=4)
+    for row in range(2):
+        assert ids[row].tolist() == np.argsort(-JOINT[row]).tolist()
+        assert np.allclose(scores[row], np.sort(JOINT[row])[::-1])
+
+
+def test_labels_outside_the_beam_are_not_found() -> None:
+    ids, scores = by_clusters(beam=1).rank(rows(0, 1), k=4)
+    assert ids.tolist() == [[0, 3, -1, -1], [2, 1, -1, -1]]
+    assert np.allclose(scores, [[*JOINT[0, [0, 3]], 0, 0], [*JOINT[1, [2, 1]], 0, 0]])
+
+
+def test_game_passes_scores_of_labels_on_by_hand() -> None:
+    """r = G r~: label 3 hears half of label 1; label 0 hears itself and a quarter of label 2; 1 and 2 hear themselves."""
+    weights = csr_matrix(np.array([[1, 0, 0.25, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0.5, 0, 0]], np.float32))
+    ids, scores = by_clusters(beam=2, graph=Neighbours.of(weights, 10, CPU)).rank(rows(0), k=4)
+    own = sigmoid(np.array([1, 3, 0, -3]))
+    heard = np.array([own[0] + 0.25 * own[2], own[1], own[2], 0.5 * own[1]]) * sigmoid(np.array([2, 1, 1, 2]))
+    assert ids[0].tolist() == np.argsort(-heard).tolist()
+    assert np.allclose(scores[0], np.sort(heard)[::-1])
+
+
+def test_game_leaves_labels_outside_the_shortlist_out() -> None:
+    """Label 1 passes all it has to label 0; with cluster 0 alone it is not there to speak."""
+    weights = csr_matrix(np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], np.float32))
+    ids, scores = by_clusters(beam=1, graph=Neighbours.of(weights, 10, CPU)).rank(rows(0), k=4)
+    assert ids[0].tolist() == [0, 3, -1, -1]
+    assert np.allclose(scores[0, :2], JOINT[0, [0, 3]])
+
+
+# ---- fused
+
+
+def fused(keep: int, beta: float) -> Ranker:
+    centroids = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    return ranker(Known([[2.0, 0.0]]), [[0, 1], [2, 0], [1, 0]], "fused", centroids=centroids, keep=keep, beta=beta)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.25, 1.0])
+def test_classifier_and_nearness_are_fused_by_hand(beta: float) -> None:
+    chances, nearness = sigmoid(np.array([0, 4, 2])), sigmoid(np.array([1, 0, 0.6]))  # products, and cosines with (1, 0)
+    expected = beta * chances / chances.max() + (1 - beta) * nearness / nearness.max()
+    ids, scores = fused(keep=3, beta=beta).rank(rows(0), k=3)
+    assert ids[0].tolist() == np.argsort(-expected).tolist()
+    assert np.allclose(scores[0], np.sort(expected)[::-1])
+
+
+def test_only_the_nearest_are_fused() -> None:
+    chances, nearness = sigmoid(np.array([0, 2])), sigmoid(np.array([1, 0.6]))  # labels 0 and 2 are nearest
+    expected = 0.5 * chances / chances.max() + 0.5 * nearness / nearness.max()
+    ids, scores = fused(keep=2, beta=0.5).rank(rows(0), k=3)
+    assert ids[0].tolist() == [2, 0, -1]
+    assert np.allclose(scores[0], [expected[1], expected[0], 0])
+
+
+# ---- texts in, predictions out
+
+
+def test_an_ensemble_adds_scores_up() -> None:
+    one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    other = ranker(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], "all", bias=[0, 0, 4])
+    found = predict([one, other], TOKENIZER, Texts.of(["zero", "two"]), 3, CPU)
+    first = sigmoid(np.array([1, 2, -1])) + sigmoid(np.array([0, 0, 4]))
+    second = sigmoid(np.array([0, 0, 0])) + sigmoid(np.array([3, 0, 5]))
+    for row, expected in enumerate((first / 2, second / 2)):
+        assert found.ids[row].tolist() == np.argsort(-expected).tolist()
+        assert np.allclose(found.scores[row], np.sort(expected)[::-1])
+
+
+def test_an_ensemble_of_beams_counts_what_one_did_not_find_as_nothing() -> None:
+    found = predict([by_clusters(beam=1), by_clusters(beam=2)], TOKENIZER, Texts.of(["zero"]), 4, CPU)
+    expected = (JOINT[0] + JOINT[0] * np.array([1, 0, 0, 1])) / 2
+    assert found.ids[0].tolist() == np.argsort(-expected).tolist()
+    assert np.allclose(found.scores[0], np.sort(expected)[::-1])
+
+
+def test_empty_places_and_no_texts() -> None:
+    found = predict([by_clusters(beam=1)], TOKENIZER, Texts.of(["zero"]), 3, CPU)
+    assert found.ids.dtype == np.int32 and found.ids.tolist() == [[0, 3, -1]]
+    assert found.scores.dtype == np.float32 and found.scores[0, 2] == -np.inf
+    nothing = predict([by_clusters(beam=1)], TOKENIZER, Texts.of([]), 3, CPU)
+    assert nothing.ids.shape == nothing.scores.shape == (0, 3)
+
+
+def test_many_texts_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = Texts.of([WORDS[place % 2] for place in range(50)])
+    whole = predict([by_clusters(beam=2)], TOKENIZER, texts, 3, CPU)
+    monkeypatch.setattr(prediction, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
+    parts = predict([by_clusters(beam=2)], TOKENIZER, texts, 3, CPU)
+    assert parts.ids.tolist() == whole.ids.tolist() and parts.scores.tolist() == whole.scores.tolist()
+
+
+@pytest.mark.parametrize("recipe", names.recipes())
+def test_what_every_model_answers(recipe: str) -> None:
+    model = trained(recipe)
+    label = (spelled_out().label_texts or Texts.of([]))[4]
+    texts = [label, "", "unknownword", f"{label} {label}", "日本 🍐 \ud800"]
+    found = model.predict(texts, k=3)
+    assert found.ids.shape == (5, 3) and found.texts[0][0] == label
+    assert (found.ids >= 0).all() and (found.scores >= 0).all() and (found.scores <= 1).all()
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    alone = [model.predict([text], k=3).ids[0].tolist() for text in texts]
+    assert alone == found.ids.tolist()  # an answer does not depend on the texts beside it
+    assert model.predict(texts, k=1).ids.tolist() == found.ids[:, :1].tolist()
+    assert model.predict(texts, k=1000).ids.shape == (5, N_LABELS)
+    assert model.predict([], k=3).ids.shape == (0, 3)
+    assert model.predict(Texts.of(texts), k=3).ids.tolist() == found.ids.tolist()
+
+
+def test_what_cannot_be_asked() -> None:
+    model = trained("default")
+    with pytest.raises(SettingError, match=r"^One text came where a list of texts was wanted; type predict\(\[text\]\)[.]"):
+        model.predict("one string")
+    with pytest.raises(SettingError, match="^k came as 0; wanted 1 or more"):
+        model.predict(["x"], k=0)
+    with pytest.raises(DataError, match="Texts came with 7"):
+        model.predict([7])  # type: ignore[list-item]
+    fresh = small_model("default")
+    assert repr(fresh) == "XMC('default', not trained)"
+    for ask in (lambda: fresh.predict(["x"]), lambda: fresh.save("x"), lambda: fresh.history, lambda: fresh.megabytes):
+        with pytest.raises(SettingError, match="^This model is not trained yet; call fit, or XMC.load a folder[.]"):
+            ask()
+
+
+def test_places_enough_for_the_filter() -> None:
+    """So many labels are asked for that the filter leaves ten, where there are so many."""
+    data = spelled_out()
+    pairs = np.array([[3, label] for label in range(12)], np.int32)
+    filtered = replace(data, test=replace(data.test, filter=pairs))
+    model = trained("default")
+    assert model.predict_test(filtered, k=5).k == 22
+    assert model.predict_test(data, k=5).k == 10
+    assert model.predict_test(data).k == N_LABELS
+    with pytest.raises(DataError, match="spelled has no texts of test rows to predict for"):
+        model.predict_test(replace(data, test=replace(data.test, texts=None)))
+
+
+# ---- the command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("predict") / "model"
+    trained("default").save(path)
+    return path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_bytes('morv nalk\r\n\nunbekannt, näml"ich [/b] [red]\n'.encode())
+    return path
+
+
+LINES = ["morv nalk", "", 'unbekannt, näml"ich [/b] [red]']
+
+
+def check_json_lines(written: str, model: XMC, k: int) -> None:
+    found = model.predict(LINES, k)
+    answers = [json.loads(line) for line in written.splitlines()]
+    assert [answer["text"] for answer in answers] == LINES
+    assert [answer["labels"] for answer in answers] == found.texts
+    assert [answer["ids"] for answer in answers] == found.ids.tolist()
+    assert np.allclose([answer["scores"] for answer in answers], found.scores, atol=1e-4)
+
+
+def test_json_lines_of_a_file(folder: Path, texts: Path, command: Command, tmp_path: Path) -> None:
+    out, _ = command.run("predict", folder, texts, "-k", "2")
+    check_json_lines(out, trained("default"), 2)
+    out, err = command.run("predict", folder, texts, "--out", tmp_path / "found.jsonl")
+    assert out == "" and err == f"Wrote labels of 3 texts to {tmp_path / 'found.jsonl'}.\n"
+    check_json_lines((tmp_path / "found.jsonl").read_text(), trained("default"), 5)
+
+
+def test_json_lines_of_standard_input(folder: Path, texts: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(texts) as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        out, _ = command.run("predict", folder, "-k", "3")
+    check_json_lines(out, trained("default"), 3)
+
+
+def test_csv(folder: Path, texts: Path, command: Command, tmp_path: Path) -> None:
+    out, _ = command.run("predict", folder, texts, "-k", "2", "--form", "csv")
+    command.run("predict", folder, texts, "-k", "2", "--out", tmp_path / "found.csv")
+    assert (tmp_path / "found.csv").read_bytes().decode() == out.replace("\r\n", "\n").replace("\n", "\r\n")
+    header, *lines = csv.reader(io.StringIO(out))
+    found = trained("default").predict(LINES, k=2)
+    assert header == ["text", "rank", "label", "id", "score"]
+    assert [(line[0], int(line[1]), line[2], int(line[3])) for line in lines] == [
+        (text, rank + 1, found.texts[row][rank], found.ids[row, rank]) for row, text in enumerate(LINES) for rank in range(2)
+    ]
+    assert np.allclose([float(line[4]) for line in lines], found.scores.ravel(), atol=1e-4)
+
+
+def test_tables_show_brackets_as_they_are(folder: Path, texts: Path, command: Command, tmp_path: Path) -> None:
+    out, _ = command.run("predict", folder, texts, "-k", "2", "--form", "table")
+    assert LINES[2] in " ".join(out.split()) and "0.9" in out and "█" in out
+    assert [line for line in out.splitlines() if line.startswith("morv nalk")]
+    out, _ = command.run("predict", folder, texts, "-k", "2", "--form", "table", "--out", tmp_path / "found.txt")
+    assert out == "" and LINES[2] in " ".join((tmp_path / "found.txt").read_text().split())
+
+
+def test_no_texts(folder: Path, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "none.txt").write_text("")
+    assert command.run("predict", folder, tmp_path / "none.txt")[0] == ""
+
+
+def test_encodings(folder: Path, command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"gut\n" * 3000 + "nämlich\n".encode("latin-1") + b"gut\n")
+    line = command.fails("predict", folder, path)
+    assert line == f"longtail: {path}:3001: not in utf-8; type --encoding latin-1, or whatever it is in."
+    out, _ = command.run("predict", folder, path, "--encoding", "latin-1", "-k", "1")
+    assert json.loads(out.splitlines()[3000])["text"] == "nämlich"
+    path.write_text("nämlich\n日本\n", encoding="utf-16")
+    out, _ = command.run("predict", folder, path, "--encoding", "utf-16", "-k", "1")
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["nämlich", "日本"]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "not in utf-16" in command.fails("predict", folder, path, "--encoding", "utf-16")
+    assert "No encoding called 'klingon'" in command.fails("predict", folder, path, "--encoding", "klingon")
+
+
+def test_nothing_is_left_of_answers_that_broke_off(folder: Path, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"good\n\xff\n")
+    command.fails("predict", folder, tmp_path / "bad.txt", "--out", tmp_path / "found.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt"]
+
+
+def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, tmp_path: Path) -> None:
+    assert "nowhere.txt is not there; wanted a file with a text a line" in command.fails("predict", folder, tmp_path / "nowhere.txt")
+    assert "-k is 0; wanted 1 or more" in command.fails("predict", folder, texts, "-k", "0")
+    assert "'xml' came as the form of answers; wanted one of table, jsonl, csv" in command.fails("predict", folder, texts, "--form", "xml")
+    assert "'txt' came as the form" in command.fails("predict", folder, texts, "--out", tmp_path / "found.txt")
+    assert "is not a model folder: model.json is missing" in command.fails("predict", tmp_path, texts)
+    assert "'gpu' came as the device; wanted cpu or cuda" in command.fails("predict", folder, texts, "--device", "gpu")
