@@ -152,8 +152,10 @@ class Course:
         self.shortlist = self._shortlists() if stage.score == "shortlist" and stage.task == "labels" else None
 
     def _is_built(self, task: str, stage: Stage) -> bool:
-        """Whether the stage begins with a side of its own for the task; clusters that stay the same keep theirs."""
-        return task not in self.network.sides or task == "labels" or stage.cluster_by != "nothing"
+        """Whether the stage begins with a side of its own for the task, or goes on with what the one before it learnt."""
+        if task not in self.network.sides or stage.fresh or (task == "clusters" and stage.cluster_by != "nothing"):
+            return True
+        return self.network.side(task).settings != self._vectors(task, stage)
 
     def _part_encoders(self) -> None:
         """Clusters keep the encoder they were learnt with."""
