@@ -134,10 +134,12 @@ def _fingerprint(data: Dataset) -> str:
     for split in (data.train, data.test):
         for array in (split.labels.indptr, split.labels.indices, split.labels.data):
             digest.update(np.ascontiguousarray(array).tobytes())
-        if split.texts is not None:
-            digest.update(split.texts.buffer.tobytes())
-    if data.label_texts is not None:
-        digest.update(data.label_texts.buffer.tobytes())
+        if split.filter is not None:
+            digest.update(np.ascontiguousarray(split.filter).tobytes())
+    for texts in (data.train.texts, data.test.texts, data.label_texts):
+        if texts is not None:
+            digest.update(texts.offsets.tobytes())
+            digest.update(texts.buffer.tobytes())
     return digest.hexdigest()
 
 

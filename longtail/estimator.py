@@ -135,8 +135,20 @@ class XMC:
         """Predictions for the test rows, with places enough that the filter leaves all that metrics look at."""
         if data.test.texts is None:
             raise DataError(f"{data.name} has no texts of test rows to predict for.")
+        self._check_labels(data)
         extra = 0 if data.test.filter is None else most_filtered(data.test.filter, len(data.test))
         return self.predict(data.test.texts, min(data.n_labels, max(k, 10 + extra)))
+
+    def _check_labels(self, data: Dataset) -> None:
+        """Whether label ids mean the same in the model and in the data set."""
+        stored = self._trained()
+        n_labels, known = len(stored.label_counts), stored.label_texts
+        if n_labels != data.n_labels:
+            raise DataError(f"The model has {n_labels:,} labels, {data.name} has {data.n_labels:,}; wanted the labels it was trained on.")
+        if known is not None and data.label_texts is not None and known != data.label_texts:
+            label = next(place for place in range(n_labels) if known[place] != data.label_texts[place])
+            told = f"Label {label} of the model is {known[label]!r}, of {data.name} {data.label_texts[label]!r}"
+            raise DataError(f"{told}; wanted the labels it was trained on, in their order.")
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Let the model card tell these, of test rows."""

@@ -151,7 +151,7 @@ def load_model(folder: Path, device: torch.device) -> Stored:
             raise ValueError(f"there are {' and '.join(map(str, sorted(n_labels)))} labels")
     except Exception as error:
         raise DataError(
-            f"{folder} holds files of different models ({str(error).splitlines()[0]}). Copy it again, or train anew."
+            f"{folder} holds files of different models ({str(error).partition(chr(10))[0]}). Copy it again, or train anew."
         ) from error
     return Stored(recipe, tokenizer, rankers, texts, counts, graph, about, history)
 
@@ -161,7 +161,7 @@ def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
         return read(path)
     except Exception as error:  # each library has errors of its own
-        raise DataError(f"{path} is damaged ({str(error).splitlines()[0]}). Copy it again, or train anew.") from error
+        raise DataError(f"{path} is damaged ({str(error).partition(chr(10))[0]}). Copy it again, or train anew.") from error
 
 
 def _arrays(path: Path) -> dict[str, Any]:

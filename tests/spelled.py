@@ -22,10 +22,10 @@ QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropou
 SMALL: dict[str, tuple[str, ...]] = {
     "default": (*QUICK, "labels.dropout=0", "dim=64", "epochs=6"),
     "astec": (*QUICK, "dim=64", "stages.0.epochs=3", "stages.1.epochs=15", "stages.1.learning_rate=0.03"),
-    "decaf": (*QUICK, "labels.dropout=0", "dim=64", "epochs=8"),
+    "decaf": (*QUICK, "labels.dropout=0", "dim=64", "epochs=8", "stages.2.epochs=12"),
     "eclare": (*QUICK, "labels.dropout=0", "dim=64", "epochs=3", "stages.2.epochs=15"),
-    "inceptionxml": (*QUICK, "dim=80", "epochs=10", "detached_epochs=1"),
-    "inceptionxml-lf": (*QUICK, "labels.dropout=0", "dim=80", "epochs=3"),
+    "inceptionxml": (*QUICK, "dim=80", "epochs=14", "detached_epochs=1"),
+    "inceptionxml-lf": (*QUICK, "labels.dropout=0", "dim=80", "epochs=5"),
 }
 
 

@@ -297,6 +297,7 @@ RUNS = {
     "nearest centroids, fused": ("astec", (), None),
     "a fresh encoder": ("decaf", (), None),
     "three stages with a graph": ("eclare", (), None),
+    "clusters that stay": ("decaf", ("epochs=1", "stages.1.cluster_by=nothing"), None),
     "clusters and labels together": ("inceptionxml", ("encoder.dropout=0.2",), None),
     "clustered twice": ("inceptionxml-lf", ("epochs=1",), None),
     "other rows in each epoch": ("default", (), "labelmix"),
