@@ -34,7 +34,9 @@ def main() -> None:
             last = model.history[-1]  # the second epoch: kernels are compiled
             per_row = 1e6 * float(last["seconds"]) / options.rows
             first = first or per_row
-            print(f"{'':<30}{n_labels:>12,}{per_row:>12.0f}{per_row / first:>8.1f}{math.sqrt(n_labels / options.labels[0]):>8.1f}", flush=True)
+            print(
+                f"{'':<30}{n_labels:>12,}{per_row:>12.0f}{per_row / first:>8.1f}{math.sqrt(n_labels / options.labels[0]):>8.1f}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -65,14 +65,24 @@ def main() -> None:
         if done.returncode:
             sys.exit(done.stderr[-2000:])
         peer, _ = json.loads(done.stdout.splitlines()[-1])
-        show("PECOS XR-Linear + Gandalf", peer, peer, longtail.evaluate(longtail.read_predictions(work / "pecos.npz"), data, resamples=0).metrics)
+        show(
+            "PECOS XR-Linear + Gandalf",
+            peer,
+            peer,
+            longtail.evaluate(longtail.read_predictions(work / "pecos.npz"), data, resamples=0).metrics,
+        )
         start = time.perf_counter()
         command = [sys.executable, "-m", "longtail.cli", "train", options.recipe, str(options.data), *options.settings]
         done = subprocess.run([*command, "--augment", options.augment, "--out", str(work / "model")], capture_output=True, text=True)
         took = time.perf_counter() - start
         if done.returncode:
             sys.exit(done.stderr[-2000:])
-        show(f"longtail {options.recipe}, {options.augment}", took, peer, json.loads((work / "model" / "model.json").read_text())["about"]["metrics"])
+        show(
+            f"longtail {options.recipe}, {options.augment}",
+            took,
+            peer,
+            json.loads((work / "model" / "model.json").read_text())["about"]["metrics"],
+        )
 
 
 def show(name: str, seconds: float, peer: float, metrics: dict[str, float]) -> None:

@@ -47,7 +47,7 @@ def answer(
         target = (
             sys.stdout if out is None else stack.enter_context(open(stack.enter_context(new_file(out)), "w", newline="", encoding="utf-8"))
         )
-        n = _write(models, _lines(source, texts), k, form, target)
+        n = _write(models, _lines(source, "standard input" if texts == "-" else texts), k, form, target)
     if out is not None:
         sys.stderr.write(f"Wrote labels of {n:,} texts to {out}.\n")
 

@@ -89,15 +89,15 @@ class Ranker:
         ids, of_cluster = self.clusters.search(for_clusters)
         chances = torch.sigmoid(self._scores(text, ids)) * (ids >= 0)
         if self.graph is not None:
-            chances = self._passed_on(ids, chances)
+            chances = self._passed_on(ids, chances, max(GAME_SPEAKERS, k))
         return filled(*best(ids, chances * of_cluster, k), k)
 
-    def _passed_on(self, ids: Tensor, chances: Tensor) -> Tensor:
+    def _passed_on(self, ids: Tensor, chances: Tensor, n_speakers: int) -> Tensor:
         """GAME: r = G r~, of the labels of the shortlist alone (ECLARE, section 3.5). Each id stands in a row once."""
         assert self.graph is not None
         heard = torch.zeros_like(chances)
         order = torch.sort(ids, dim=1)
-        top = best(ids, chances, GAME_SPEAKERS)  # weak labels have nothing to pass on
+        top = best(ids, chances, n_speakers)  # weak labels have nothing to pass on
         passed_ids, passed = self.graph.spread(*top)
         place = torch.searchsorted(order.values, passed_ids.clamp(min=0)).clamp_(max=ids.shape[1] - 1)
         known = (torch.gather(order.values, 1, place) == passed_ids) & (passed_ids >= 0)
@@ -155,6 +155,7 @@ def predict(rankers: Sequence[Ranker], tokenizer: Tokenizer, texts: Texts, k: in
                 joined = added_up(torch.cat([one[0] for one in ranked], dim=1), torch.cat([one[1] for one in ranked], dim=1) / len(rankers))
                 found, value = filled(*best(*joined, k), k)
             ids.append(found.int().cpu().numpy())
-            scores.append(torch.where(found >= 0, value, -torch.inf).float().cpu().numpy())
+            # what a label hears of many others may add up to more than 1
+            scores.append(torch.where(found >= 0, value.clamp(max=1.0), -torch.inf).float().cpu().numpy())
             advance(len(part))
     return Predictions(np.concatenate(ids), np.concatenate(scores))

@@ -82,24 +82,6 @@ def test_rows_without_any_target(numbers: int) -> None:
     against_naive(lambda *arguments: all_labels_bce(*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6)
 
 
-@pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("labels_at_once", [5, 1000])
-def test_labels_that_stand_for_others(labels_at_once: int) -> None:
-    named = TARGETS.ids.unique()
-    times = torch.randint(0, 4, (N_LABELS,)).index_fill(0, named, 1)
-    text, vectors, bias = parts(True)
-    found = all_labels_bce(text, vectors, bias, TARGETS, WEIGHTS, labels_at_once * N_ROWS, label_weights=times.float())
-    # the same as to have each label as many times
-    copies = torch.repeat_interleave(torch.arange(N_LABELS), times)
-    placed = TokenBatch(torch.searchsorted(copies, TARGETS.ids), TARGETS.weights, TARGETS.offsets)
-    assert bias is not None and len(copies) > N_LABELS
-    wanted = naive(text, vectors[copies], bias[copies], placed, WEIGHTS)
-    assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
-    inputs = [text, vectors, bias]
-    for one, other in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(wanted, inputs), strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
-
-
 @pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
 def test_all_labels_in_bfloat16(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)

@@ -92,9 +92,8 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
     assert np.allclose(scores, sigmoid(np.take_along_axis(expected, best, axis=1)), atol=1e-6)
 
 
-@pytest.mark.parametrize("recipe", ["default"])
-def test_a_trained_model_against_brute_force(recipe: str) -> None:
-    model, data = trained(recipe), spelled_out()
+def test_a_trained_model_against_brute_force() -> None:
+    model, data = trained("default"), spelled_out()
     assert model.stored is not None and data.test.texts is not None
     (one,) = model.stored.rankers
     assert one.bias is not None
@@ -149,6 +148,38 @@ def test_game_leaves_labels_outside_the_shortlist_out() -> None:
     ids, scores = by_clusters(beam=1, graph=Neighbours.of(weights, 10, CPU)).rank(rows(0), k=4)
     assert ids[0].tolist() == [0, 3, -1, -1]
     assert np.allclose(scores[0, :2], JOINT[0, [0, 3]])
+
+
+def test_game_finds_as_many_labels_as_are_asked_for() -> None:
+    """More than the best few, whose scores are passed on."""
+    n_labels = 4 * prediction.GAME_SPEAKERS
+    index = ClusterIndex(torch.ones(2, 2), None, torch.arange(n_labels).view(2, -1), None, beam=2)
+    alone = Neighbours.of(csr_matrix(np.eye(n_labels, dtype=np.float32)), 10, CPU, share=0.5)
+    vectors = np.random.default_rng(0).normal(size=(n_labels, 2)).tolist()
+    without, passed = (ranker(Known([[1.0, 0.0]]), vectors, "clusters", clusters=index, graph=graph) for graph in (None, alone))
+    ids, scores = passed.rank(rows(0), k=3 * prediction.GAME_SPEAKERS)
+    assert ids.tolist() == without.rank(rows(0), k=3 * prediction.GAME_SPEAKERS)[0].tolist() and (scores > 0).all()
+
+
+def test_scores_after_game_are_at_most_one() -> None:
+    everything = Neighbours.of(csr_matrix(np.ones((4, 4), np.float32)), 10, CPU)
+    found = predict([by_clusters(beam=2, graph=everything)], TOKENIZER, Texts.of(["zero", "one"]), 4, CPU)
+    assert found.scores.max() == 1.0 and (np.diff(found.scores, axis=1) <= 0).all()
+
+
+def test_clusters_are_searched_with_the_encoder_they_were_learnt_with() -> None:
+    """DECAF and ECLARE begin their last stage with a fresh encoder, for labels alone."""
+    for recipe in ("decaf", "eclare"):
+        model = trained(recipe)
+        assert model.stored is not None
+        network = model.stored.rankers[0].network
+        tokens = model.stored.tokenizer(["morv nalk bush ment"])
+        batch = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, CPU).all()
+        assert network.cluster_encoder is not None
+        with torch.no_grad():
+            own = network.cluster_encoder(batch, network.table.weight)
+        assert torch.equal(network.encode(batch, "clusters"), own)
+        assert not torch.allclose(network.encode(batch, "labels"), own)
 
 
 # ---- fused
@@ -343,10 +374,13 @@ def test_encodings(folder: Path, command: Command, tmp_path: Path) -> None:
     assert "No encoding called 'klingon'" in command.fails("predict", folder, path, "--encoding", "klingon")
 
 
-def test_nothing_is_left_of_answers_that_broke_off(folder: Path, command: Command, tmp_path: Path) -> None:
+def test_nothing_is_left_of_answers_that_broke_off(folder: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bad.txt").write_bytes(b"good\n\xff\n")
     command.fails("predict", folder, tmp_path / "bad.txt", "--out", tmp_path / "found.jsonl")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt"]
+    with open(tmp_path / "bad.txt") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert "longtail: standard input:2: not in utf-8" in command.fails("predict", folder)
 
 
 def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, tmp_path: Path) -> None:

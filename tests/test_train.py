@@ -107,6 +107,19 @@ def test_augmentations_as_they_are_typed() -> None:
             named_augmentation(typed)
 
 
+def test_other_rows_in_each_epoch_the_same_for_the_same_seed(data: Dataset) -> None:
+    def rows(epoch: int, seed: int = 0) -> list[int]:
+        model = small_model("default", augment="labelmix", seed=seed)
+        course = Course(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
+        made = course._rows_of(course.parts.stages[0])(epoch)
+        assert len(made) == len(data.train)
+        ids: list[int] = made.tokens.ids.tolist()
+        return ids
+
+    assert rows(epoch=0) == rows(epoch=0)
+    assert rows(epoch=0) != rows(epoch=1) and rows(epoch=0) != rows(epoch=0, seed=1)
+
+
 def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """LabelMix puts rows that it leaves alone first; each must keep the shortlist of the row it was made from."""
     seen: list[tuple[TokenBatch, Tensor]] = []
@@ -294,9 +307,9 @@ RUNS = {
     "a pool of labels": ("default", (), None),
     "all labels": ("default", ("score=all",), None),
     "dropout": ("default", ("encoder.dropout=0.3", "labels.dropout=0.3", "word_dropout=0.2"), None),
-    "nearest centroids, fused": ("astec", (), None),
-    "a fresh encoder": ("decaf", (), None),
-    "three stages with a graph": ("eclare", (), None),
+    "nearest centroids, fused": ("astec", ("keep=5",), None),
+    "a fresh encoder": ("decaf", ("beam=2",), None),
+    "three stages with a graph": ("eclare", ("beam=2",), None),
     "clusters that stay": ("decaf", ("epochs=1", "stages.1.cluster_by=nothing"), None),
     "clusters and labels together": ("inceptionxml", ("encoder.dropout=0.2",), None),
     "clustered twice": ("inceptionxml-lf", ("epochs=1",), None),

@@ -35,7 +35,6 @@ def all_labels_bce(
     targets: TokenBatch,
     row_weights: Tensor,
     numbers: int = CHUNK_NUMBERS,
-    label_weights: Tensor | None = None,
 ) -> Tensor:
     """Binary cross-entropy summed over all labels, averaged over rows.
 
@@ -46,10 +45,9 @@ def all_labels_bce(
         targets: places in `vectors` and their relevance, row by row; what is not named is wrong.
         row_weights: (b,): how much a row counts.
         numbers: scores that exist at a time; the chunk of labels follows from it.
-        label_weights: (m,): for how many labels each one stands, where they are a sample; 1 for those that any row names as right.
     """
     pairs = (targets.ids, row_of_each(targets), targets.weights)
-    found: Tensor = _AllLabelsBCE.apply(text, vectors, bias, *pairs, row_weights, label_weights, numbers)
+    found: Tensor = _AllLabelsBCE.apply(text, vectors, bias, *pairs, row_weights, numbers)
     return found
 
 
@@ -64,7 +62,6 @@ class _AllLabelsBCE(torch.autograd.Function):
         rows: Tensor,  # (n,)
         relevance: Tensor,  # (n,)
         row_weights: Tensor,
-        label_weights: Tensor | None,
         numbers: int,
     ) -> Tensor:
         n_rows, n_labels = len(text), len(vectors)
@@ -92,10 +89,6 @@ class _AllLabelsBCE(torch.autograd.Function):
             picked = scores[where].float()
             cost = functional.softplus(scores.float())
             error = scores.sigmoid_()
-            if label_weights is not None:
-                stands_for = label_weights[start : start + chunk]
-                cost *= stands_for
-                error *= stands_for.to(kind)
             loss += (cost.sum(dim=1) * row_weights).sum() - (picked * value * row_weights[where[0]]).sum()
             error.index_put_(where, error[where] - value.to(kind))  # a row names a label once, so no pair is met twice
             error *= scale
@@ -115,7 +108,6 @@ class _AllLabelsBCE(torch.autograd.Function):
             (text_gradient * scale).to(ctx.types[0]),
             vector_gradient.mul_(scale).to(ctx.types[1]),
             None if bias_gradient is None else bias_gradient * scale,
-            None,
             None,
             None,
             None,

@@ -108,7 +108,7 @@ class Course:
                 self._begin(stage)
             objective = self._objective(stage)
             if saved is None:
-                self.optimizer = Adam(self._trained(stage))
+                self.optimizer = Adam(self._trained(stage), stage.weight_decay)
                 torch.manual_seed(self.seed * 7919 + self.stage)
             assert self.optimizer is not None
             train(self.network, objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, watcher, start)
@@ -375,7 +375,7 @@ class Course:
         self.network.load_state_dict(saved.group("network"))
         self._freeze(stages[-1])
         self.shortlist = kept["shortlist"].to(self.device) if "shortlist" in kept else None
-        self.optimizer = Adam(self._trained(stages[-1]))
+        self.optimizer = Adam(self._trained(stages[-1]), stages[-1].weight_decay)
         self.optimizer.load(saved.group("optimizer"))
         set_random_state(saved.group("random"))
         return Position(int(saved.notes["epoch"]), int(saved.notes["step"]))

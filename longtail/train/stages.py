@@ -34,6 +34,7 @@ class Stage:
         detached_epochs: of "both", in which labels do not move the encoder.
         n_random: labels drawn at random for a batch, besides shortlists or the pool.
         add_missed: score right labels that a shortlist lacks.
+        weight_decay: share of the learning rate by which vectors shrink in each step that touches them.
         glas: weight of the GLaS regulariser, which pulls products of label vectors towards how often labels occur together.
     """
 
@@ -52,6 +53,7 @@ class Stage:
     n_random: int = 0
     add_missed: bool = True
     glas: float = 0.0
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         for key, value, known in (
