@@ -16,7 +16,7 @@ from longtail.data.synth import shape_of, synth
 
 RECIPES = {
     "default, pool": ("default", ["score=pool", "dim=128", "epochs=2"]),
-    "inceptionxml-like, clusters": ("inceptionxml", ["kind=bag", "dim=128", "epochs=2"]),
+    "inceptionxml-like, clusters": ("inceptionxml", ["encoder.kind=bag", "dim=128", "epochs=2"]),
 }
 
 
