@@ -59,9 +59,9 @@ def main() -> None:
         build = Path(__file__).parent.parent / "build"
         python = environment(build / "venv-pecos", ["libpecos==1.2.8", "numpy==1.26.4", "scipy==1.13.1", "scikit-learn"])
         write(to_dataset(Gandalf().augment(data.train, data.label_texts), data, binary=True), work / "rows", "pecos")
-        (work / "pecos.py").write_text(PECOS)
+        (work / "peer.py").write_text(PECOS)
         arguments = [work / "rows", work / "pecos.npz", Path(__file__).parent.parent / "examples"]
-        done = subprocess.run([python, work / "pecos.py", *arguments], capture_output=True, text=True)
+        done = subprocess.run([python, work / "peer.py", *arguments], capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr[-2000:])
         peer, _ = json.loads(done.stdout.splitlines()[-1])

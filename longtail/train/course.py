@@ -33,7 +33,6 @@ from longtail.values import Floats, LabelGraph, Split, Texts
 
 ROWS_AT_ONCE = 2048
 GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
-POOL = 2048  # labels drawn at random for a batch on a CPU, besides the right ones
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,7 @@ class Course:
         self.clusters: Clusters | None = None
         self.shortlist: Tensor | None = None
         self.optimizer: Adam | None = None
+        self.objective = Objective()
         self.stage = 0
         self._static: Rows | None = None
         self._static_features: csr_matrix | None = None
@@ -106,12 +106,16 @@ class Course:
             stage = self.parts.stages[self.stage]
             if saved is None:
                 self._begin(stage)
-            objective = self._objective(stage)
+            self.objective = self._objective(stage)
+            if saved is not None:
+                self.objective.load({name: tensor.to(self.device) for name, tensor in saved.group("objective").items()})
             if saved is None:
                 self.optimizer = Adam(self._trained(stage), stage.weight_decay)
                 torch.manual_seed(self.seed * 7919 + self.stage)
             assert self.optimizer is not None
-            train(self.network, objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, watcher, start)
+            train(
+                self.network, self.objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, watcher, start
+            )
             saved, start = None, Position()
             self.stage += 1
         self.network.eval()
@@ -341,9 +345,9 @@ class Course:
             return Synchronised(members, n_labels, self.parts.clusters.beam, stage.detached_epochs)
         if stage.score == "shortlist":
             return Shortlisted(n_labels, stage.n_random, stage.add_missed)
-        if stage.score == "all" or (stage.score == "auto" and self.device.type != "cpu"):
-            return EveryLabel("labels")
-        return SharedPool(stage.n_random or POOL, n_labels)
+        if stage.score == "pool":
+            return SharedPool(n_labels, stage.n_hard, stage.n_random)
+        return EveryLabel("labels")
 
     # ---- checkpoints
 
@@ -353,6 +357,7 @@ class Course:
         found = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
         found |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
         found |= {f"random/{name}": tensor for name, tensor in random_state().items()}
+        found |= {f"objective/{name}": tensor for name, tensor in self.objective.state().items()}
         if self.clusters is not None:
             found["course/clusters"] = torch.from_numpy(self.clusters.of_label)
         if self.shortlist is not None:

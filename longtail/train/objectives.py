@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from scipy.sparse import csr_matrix
@@ -17,7 +16,7 @@ from torch.nn import functional
 
 from longtail import losses
 from longtail.classify.candidates import scores_of, with_targets
-from longtail.classify.fused import CHUNK_NUMBERS, all_labels_bce
+from longtail.classify.fused import CHUNK_NUMBERS, all_labels_bce, matrix_type
 from longtail.classify.vectors import graph_penalty
 from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
 from longtail.network import Network
@@ -36,16 +35,24 @@ class Step:
     epoch: int
 
 
-class Objective(Protocol):
+class Objective:
     """Called with a batch; returns its loss."""
 
-    chunk_numbers: int  # scores that may exist at a time; halved when memory runs out
+    chunk_numbers: int = CHUNK_NUMBERS  # scores that may exist at a time; halved when memory runs out
 
-    def __call__(self, network: Network, step: Step) -> Tensor: ...
+    def __call__(self, network: Network, step: Step) -> Tensor:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run needs to know of the steps before."""
+        return {}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Go on from there."""
 
 
 @dataclass
-class EveryLabel:
+class EveryLabel(Objective):
     """All labels of a side are scored: the most exact choice, and on a GPU the fastest up to millions."""
 
     task: str
@@ -58,29 +65,66 @@ class EveryLabel:
 
 
 @dataclass
-class SharedPool:
-    """The right labels of all rows of the batch, and some drawn at random, are scored for every row.
+class SharedPool(Objective):
+    """A pool of labels is scored for every row of the batch: the right ones of all rows, the hardest wrong ones, and some at random.
 
-    One matrix product over a few thousand labels: many negatives a row at the price of few, and among them, where batches are
-    of similar texts, the ones that are easily confused. Rows of the label table outside the pool are neither read nor updated.
+    One matrix product over a few thousand labels: many negatives a row at the price of few. Rows of the label table outside the
+    pool are neither read nor updated. Which labels are hard is told by label vectors of up to `refresh` steps ago: of the labels that
+    no row carries, those that score highest for any of them.
     """
 
-    n_random: int
     n_labels: int
+    n_hard: int
+    n_random: int
+    refresh: int = 50
     chunk_numbers: int = CHUNK_NUMBERS
+
+    def __post_init__(self) -> None:
+        self._known: tuple[Tensor, Tensor | None] | None = None
+        self._age = 0
 
     def __call__(self, network: Network, step: Step) -> Tensor:
         targets = step.targets["labels"]
-        drawn = torch.randint(self.n_labels, (self.n_random,), device=targets.ids.device)
-        pool, places = distinct_ids(torch.cat([targets.ids, drawn]), self.n_labels)
+        named = [targets.ids, torch.randint(self.n_labels, (self.n_random,), device=targets.ids.device)]
+        if self.n_hard:
+            named.append(self._hardest(network, step))
+        pool, places = distinct_ids(torch.cat(named), self.n_labels)
         hidden, sides = network(step.tokens, {"labels": pool})
         vectors, bias = sides["labels"]
         placed = TokenBatch(places[: len(targets.ids)], targets.weights, targets.offsets)
         return all_labels_bce(network.text(hidden, "labels"), vectors, bias, placed, step.weights, self.chunk_numbers)
 
+    @torch.no_grad()
+    def _hardest(self, network: Network, step: Step) -> Tensor:
+        """(n_hard,) labels that score highest for any row and are right for none."""
+        network.eval()
+        if self._known is None or self._age >= self.refresh:
+            vectors, bias = network.side("labels").everything(network.table.weight)
+            self._known, self._age = (vectors.to(matrix_type(vectors.device)), bias), 0
+        self._age += 1
+        vectors, bias = self._known
+        text = network.encode(step.tokens).to(vectors.dtype)
+        network.train()
+        chunk = max(1, self.chunk_numbers // len(text))
+        highest = torch.cat([(part @ text.T).amax(dim=1).float() for part in vectors.split(chunk)])  # (n_labels,)
+        if bias is not None:
+            highest += bias
+        highest[step.targets["labels"].ids] = -torch.inf
+        return torch.topk(highest, min(self.n_hard, self.n_labels)).indices
+
+    def state(self) -> dict[str, Tensor]:
+        if self._known is None:
+            return {}
+        vectors, bias = self._known
+        return {"vectors": vectors, "age": torch.tensor(self._age)} | ({} if bias is None else {"bias": bias})
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        if state:
+            self._known, self._age = (state["vectors"], state.get("bias")), int(state["age"])
+
 
 @dataclass
-class Shortlisted:
+class Shortlisted(Objective):
     """Each row's own shortlist is scored, made before the stage began; with `n_random` labels beside it that all rows share."""
 
     n_labels: int
@@ -102,7 +146,7 @@ class Shortlisted:
 
 
 @dataclass
-class Synchronised:
+class Synchronised(Objective):
     """Clusters and labels are learnt together; each row's shortlist is what the cluster scores of the moment give (InceptionXML).
 
     Args:
@@ -140,7 +184,7 @@ class Synchronised:
 
 
 @dataclass
-class GraphPenalised:
+class GraphPenalised(Objective):
     """Another objective plus the GLaS regulariser over the right labels of the batch.
 
     Args:
@@ -151,19 +195,18 @@ class GraphPenalised:
     similarity: csr_matrix
     weight: float
 
-    @property
-    def chunk_numbers(self) -> int:
-        return self.objective.chunk_numbers
-
-    @chunk_numbers.setter
-    def chunk_numbers(self, numbers: int) -> None:
-        self.objective.chunk_numbers = numbers
-
     def __call__(self, network: Network, step: Step) -> Tensor:
         labels, _ = distinct_ids(step.targets["labels"].ids, self.similarity.shape[0])
         labels = labels[torch.sort(torch.randperm(len(labels), device=labels.device)[:PENALISED]).values]
         vectors, _ = network.label_vectors("labels", labels)
+        self.objective.chunk_numbers = self.chunk_numbers
         return self.objective(network, step) + self.weight * graph_penalty(vectors.float(), labels, self.similarity)
+
+    def state(self) -> dict[str, Tensor]:
+        return self.objective.state()
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        self.objective.load(state)
 
 
 def scores_of_all(text: Tensor, vectors: Tensor, bias: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from longtail.train.loop import Pace
 from longtail.train.schedules import SCHEDULES
 
 TASKS = ("labels", "clusters", "both")
-SCORES = ("auto", "all", "pool", "shortlist")
+SCORES = ("all", "pool", "shortlist")
 CLUSTER_BY = ("nothing", "features", "vectors", "texts")
 FROZEN = ("table",)
 FRESH = ("encoder",)
@@ -23,7 +23,7 @@ class Stage:
     Args:
         task: "labels"; "clusters" of them, a surrogate that is quick to learn; or "both" together (InceptionXML).
         score: which labels a row is scored against in the task "labels": "all"; a "pool" that the batch shares; the row's own
-            "shortlist", made when the stage begins; "auto" is "all" on a GPU and "pool" on a CPU.
+            "shortlist", made when the stage begins.
         parts: of the label vectors, where a stage learns fewer of them than the recipe has.
         cluster_by: when the stage begins, cluster labels anew by the tf-idf "features" of their rows, by the learnt "vectors" of
             their rows, or by the learnt vectors of their own "texts".
@@ -33,13 +33,14 @@ class Stage:
         fresh: "encoder": the encoder's layers start anew; where clusters were learnt, their encoder is kept for them.
         detached_epochs: of "both", in which labels do not move the encoder.
         n_random: labels drawn at random for a batch, besides shortlists or the pool.
+        n_hard: labels of a pool that score highest for any row of the batch and are right for none.
         add_missed: score right labels that a shortlist lacks.
         weight_decay: share of the learning rate by which vectors shrink in each step that touches them.
         glas: weight of the GLaS regulariser, which pulls products of label vectors towards how often labels occur together.
     """
 
     task: str = "labels"
-    score: str = "auto"
+    score: str = "all"
     parts: tuple[str, ...] | None = None
     cluster_by: str = "nothing"
     epochs: int = 10
@@ -51,6 +52,7 @@ class Stage:
     fresh: tuple[str, ...] = ()
     detached_epochs: int = 0
     n_random: int = 0
+    n_hard: int = 0
     add_missed: bool = True
     glas: float = 0.0
     weight_decay: float = 0.0
