@@ -438,6 +438,7 @@ def train(
     augment: Augment = "none",
     device: Device = None,
     minutes: Annotated[float, typer.Option(help="Between checkpoints.")] = 5.0,
+    cache: Annotated[Path | None, typer.Option(help="Folder to keep token rows in, for later runs.", show_default=False)] = None,
     text: TextColumn = None,
     labels: LabelsColumn = None,
     separator: Separator = None,
@@ -463,7 +464,7 @@ def train(
     if checkpoint.exists():
         sys.stderr.write(f"Going on from {checkpoint}.\n")
     try:
-        model.fit(rows, checkpoint=checkpoint, minutes=minutes)
+        model.fit(rows, checkpoint=checkpoint, minutes=minutes, cache=cache)
     except KeyboardInterrupt:
         if checkpoint.exists():
             sys.stderr.write(f"Stopped; {checkpoint} holds everything so far. Type the same command to go on.\n")
@@ -523,12 +524,27 @@ def compare(
     if out:
         check_name(out)  # before the work, not after it
     rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
-    names, manners = (list(filter(None, given.split(","))) for given in (recipes, augment))
+    names, manners = list(filter(None, recipes.split(","))), _augmentations(augment)
     found = compare_recipes(rows, names, manners, seeds, settings or (), folder=keep, device=device, models=models)
     _show(comparison_table(found))
     if out:
         save_rows(found, out)
         sys.stderr.write(f"Wrote {out}.\n")
+
+
+def _augmentations(given: str) -> list[str]:
+    """Names parted by commas, each with its settings, which are parted by commas too but have a = in them.
+
+    >>> _augmentations("none,gandalf:delta=0.2,mark=xxlabelxx,labelmix")
+    ['none', 'gandalf:delta=0.2,mark=xxlabelxx', 'labelmix']
+    """
+    found: list[str] = []
+    for piece in filter(None, given.split(",")):
+        if "=" in piece and ":" not in piece and found:
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece)
+    return found
 
 
 @app.command()

@@ -78,6 +78,7 @@ class XMC:
         *,
         checkpoint: str | Path | None = None,
         minutes: float = 5.0,
+        cache: str | Path | None = None,
     ) -> XMC:
         """Train on the training rows; a data set's test rows are not looked at.
 
@@ -85,6 +86,7 @@ class XMC:
             label_texts: where `train` is a split.
             checkpoint: a folder to keep checkpoints in, every `minutes` and at Ctrl-C. Where it holds one of the same recipe, data and
                 seed, training goes on from there and ends with the same numbers; it is removed when training has ended.
+            cache: a folder to keep token rows in; another run on the same texts reads them from there.
         """
         began = time.monotonic()
         data = train if isinstance(train, Dataset) else _as_data(train, label_texts)
@@ -92,7 +94,7 @@ class XMC:
         held_out = None
         if self.recipe.validation:
             held_out = validation_split(data, self.recipe.validation, self.seed)
-        material = self._material(held_out or data)
+        material = replace(self._material(held_out or data), cache=None if cache is None else Path(cache))
         place = None if checkpoint is None else Path(checkpoint)
         mark = self._fingerprint(material)
         rankers: list[Ranker] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -16,10 +15,3 @@ def bce(scores: Tensor, targets: Tensor, counted: Tensor) -> Tensor:
         counted: (b, m) false where a place is empty or a repeat.
     """
     return ((functional.softplus(scores) - scores * targets) * counted).sum(dim=1)
-
-
-def softmax(scores: Tensor, targets: Tensor, counted: Tensor) -> Tensor:
-    """Cross-entropy against the targets of a row made to sum to 1; a row without right labels costs nothing."""
-    total = (targets * counted).sum(dim=1)
-    log_shares = torch.log_softmax(scores.masked_fill(~counted, -torch.inf), dim=1).masked_fill(~counted, 0.0)
-    return -(log_shares * targets).sum(dim=1) / total.clamp_min(1e-6)

@@ -201,25 +201,6 @@ def test_bce_by_hand() -> None:
     assert losses.bce(scores, targets, counted).tolist() == pytest.approx([wanted, 0.0])
 
 
-def test_softmax_by_hand() -> None:
-    scores = torch.log(torch.tensor([[1.0, 3.0, 4.0], [1.0, 1.0, 2.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])).requires_grad_()
-    targets = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    counted = torch.tensor([[True] * 3, [True] * 3, [True] * 3, [True, True, False]])
-    found = losses.softmax(scores, targets * counted, counted)
-    # shares 1/8; 1/4 and 1/2 at half each; no right label; 1/2 and 1/2, the third does not count
-    assert found.tolist() == pytest.approx([math.log(8), (math.log(4) + math.log(2)) / 2, 0.0, math.log(2)], abs=1e-6)
-    found.sum().backward()
-    assert scores.grad is not None and scores.grad[0].tolist() == pytest.approx([1 / 8 - 1, 3 / 8, 4 / 8], abs=1e-6)
-    assert scores.grad[2].tolist() == [0.0, 0.0, 0.0] and scores.grad[3, 2] == 0
-
-
-def test_softmax_of_a_row_where_nothing_counts() -> None:
-    scores = torch.randn(1, 3, requires_grad=True)
-    loss = losses.softmax(scores, torch.zeros(1, 3), torch.zeros(1, 3, dtype=torch.bool)).sum()
-    loss.backward()
-    assert loss.item() == 0 and scores.grad is not None and scores.grad.tolist() == [[0.0, 0.0, 0.0]]
-
-
 @pytest.mark.usefixtures("exact")
 def test_shortlists_of_all_labels_cost_what_all_labels_cost() -> None:
     text, vectors, bias = parts(True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from longtail.graph.cooccurrence import symmetric_cooccurrence
 from longtail.network import Network
 from longtail.shortlist.clusters import Clusters, cluster_labels, label_centroids, smooth
 from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, nearest_labels
+from longtail.tokens.cache import cached_rows
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.checkpoint import Saved, random_state, set_random_state
@@ -48,10 +50,16 @@ class Material:
     augmentation: Augmentation | None
     augmented: Augmented  # rows of all epochs, or of the first where the augmentation gives new ones each time
     seed: int  # of augmentations
+    cache: Path | None = None  # folder of token rows
 
     @property
     def n_labels(self) -> int:
         return int(self.train.labels.shape[1])
+
+    def tokens_of_all(self) -> TokenRows:
+        """Of the rows of all epochs; from the cache, where they were cut into tokens before."""
+        split = self.augmented.split
+        return self.tokens_of(split) if split.texts is None else cached_rows(self.tokenizer, split.texts, self.cache)
 
     def tokens_of(self, split: Split) -> TokenRows:
         """Of the texts; of rows that an augmentation mixed, which have no text, the token weights that it mixed."""
@@ -249,7 +257,7 @@ class Course:
 
     def _features(self) -> csr_matrix:
         if self._static_features is None:
-            self._static_features = self.material.tokens_of(self.material.augmented.split).to_csr()
+            self._static_features = self.material.tokens_of_all().to_csr()
         return self._static_features
 
     @torch.no_grad()
@@ -299,7 +307,7 @@ class Course:
         def of_epoch(epoch: int) -> Rows:
             assert material.augmentation is not None
             made = material.augmentation.for_epoch(epoch, material.train, material.label_texts, seed=material.seed + self.stage)
-            return self._on_device(made, tasks)
+            return self._on_device(made, self.material.tokens_of(made.split), tasks)
 
         return of_epoch
 
@@ -310,11 +318,10 @@ class Course:
             or self._static.shortlist is not self.shortlist
             or "clusters" in tasks
         ):
-            self._static = self._on_device(self.material.augmented, tasks)
+            self._static = self._on_device(self.material.augmented, self.material.tokens_of_all(), tasks)
         return self._static
 
-    def _on_device(self, made: Augmented, tasks: tuple[str, ...]) -> Rows:
-        tokens = self.material.tokens_of(made.split)
+    def _on_device(self, made: Augmented, tokens: TokenRows, tasks: tuple[str, ...]) -> Rows:
         targets = {}
         for task in tasks:
             labels = made.split.labels
