@@ -78,7 +78,7 @@ def main() -> None:
         if done.returncode:
             sys.exit(done.stderr[-2000:])
         show(
-            f"longtail {options.recipe}, {options.augment}",
+            f"{options.recipe}, {options.augment}",
             took,
             peer,
             json.loads((work / "model" / "model.json").read_text())["about"]["metrics"],

@@ -93,10 +93,12 @@ def test_settings_leave_the_recipe_as_it_was() -> None:
 def test_another_kind_takes_the_place_of_the_whole_table() -> None:
     """Of what the recipe told the bag encoder, the convolutions have no block; what is typed for them is kept, wherever it stands."""
     for words in (["encoder.kind=inception", "channels=16"], ["channels=16", "encoder.kind=inception"]):
-        found = read_recipe("default", [*words, "encoder.dim=80"]).encoder
+        found = read_recipe("default", [*words, "encoder.dim=80", "ngrams=1"]).encoder
         assert found == Inception(dim=80, channels=16, dropout=read_recipe("default").encoder.dropout)
     assert read_recipe("eclare", ["graph.kind=ppr"]).graph == {"kind": "ppr", "restart": 0.8, "top": 10}
-    refused_words("default.toml: No setting of encoder called 'block'.", "default", "encoder.kind=inception", "encoder.block=plain")
+    refused_words(
+        "default.toml: No setting of encoder called 'block'.", "default", "encoder.kind=inception", "encoder.block=plain", "ngrams=1"
+    )
     assert isinstance(read_recipe("default", ["encoder.kind=bag"]).encoder, Bag)
 
 

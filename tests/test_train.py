@@ -575,7 +575,7 @@ def test_graphs_of_every_kind(data: Dataset) -> None:
 
 def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("morv 1 0 0\nnalk 0 1 0\n")
-    model = small_model("default", "tokens.kind=words", f"vectors={tmp_path / 'vectors.txt'}")
+    model = small_model("default", "tokens.kind=words", "ngrams=1", f"vectors={tmp_path / 'vectors.txt'}")
     material = material_of(model, data)
     course = Course(model.recipe.parts, material, torch.device("cpu"), seed=0)
     places = [material.tokenizer.names().index(word) for word in ("morv", "nalk")]
@@ -585,7 +585,7 @@ def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: P
         small_model("default", "vectors=nowhere.txt").fit(data)
     (tmp_path / "vectors.txt").write_text("foreign 1 0 0\n")
     with pytest.raises(DataError, match="vectors.txt has a vector for none of the 48 tokens"):
-        small_model("default", "tokens.kind=words", f"vectors={tmp_path / 'vectors.txt'}").fit(data)
+        small_model("default", "tokens.kind=words", "ngrams=1", f"vectors={tmp_path / 'vectors.txt'}").fit(data)
 
 
 def test_token_rows_of_a_batch_are_those_of_its_texts(data: Dataset) -> None:
