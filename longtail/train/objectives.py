@@ -21,6 +21,7 @@ from longtail.classify.vectors import graph_penalty
 from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
 from longtail.network import Network
 
+HARD_AMONG = 1 << 16  # labels among which the hardest are looked for in a step
 PENALISED = 1024  # labels whose pairs the GLaS regulariser looks at in a step
 
 
@@ -105,12 +106,18 @@ class SharedPool(Objective):
         vectors, bias = self._known
         text = network.encode(step.tokens).to(vectors.dtype)
         network.train()
+        first, last = 0, self.n_labels
+        if self.n_labels > HARD_AMONG:  # a part of the labels, another one in every step, so that a step costs the same for any number
+            first = int(torch.randint(self.n_labels - HARD_AMONG + 1, ()))
+            last = first + HARD_AMONG
+        vectors, bias = vectors[first:last], None if bias is None else bias[first:last]
         chunk = max(1, self.chunk_numbers // len(text))
         highest = torch.cat([(part @ text.T).amax(dim=1).float() for part in vectors.split(chunk)])  # (n_labels,)
         if bias is not None:
             highest += bias
-        highest[step.targets["labels"].ids] = -torch.inf
-        return torch.topk(highest, min(self.n_hard, self.n_labels)).indices
+        right = step.targets["labels"].ids - first
+        highest[right[(right >= 0) & (right < len(highest))]] = -torch.inf
+        return torch.topk(highest, min(self.n_hard, len(highest))).indices + first
 
     def state(self) -> dict[str, Tensor]:
         if self._known is None:

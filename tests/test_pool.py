@@ -1,0 +1,65 @@
+"""The pool of labels that a batch shares: which wrong labels are the hardest, by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from longtail.encode.batch import TokenBatch
+from longtail.train import objectives
+from longtail.train.objectives import SharedPool, Step
+from tests.tensors import ragged
+
+N_LABELS = 6
+# scores of label l for the two rows are (l, 0) and (0, 5 - l): each row likes another end
+VECTORS = torch.tensor([[float(label), 5.0 - label] for label in range(N_LABELS)])
+
+
+def network(calls: list[str]) -> Any:
+    def everything(table: torch.Tensor) -> tuple[torch.Tensor, None]:
+        calls.append("everything")
+        return VECTORS, None
+
+    return SimpleNamespace(
+        eval=lambda: None,
+        train=lambda: None,
+        table=SimpleNamespace(weight=torch.zeros(1, 1)),
+        side=lambda task: SimpleNamespace(everything=everything),
+        encode=lambda tokens: torch.eye(2),
+    )
+
+
+def step(*right: int) -> Step:
+    targets = ragged([(label, 1.0) for label in right], [])
+    return Step(TokenBatch(*(torch.zeros(0, dtype=torch.int64),) * 3), {"labels": targets}, torch.ones(2), None, 0)
+
+
+def test_the_hardest_score_highest_for_any_row_and_are_right_for_none() -> None:
+    pool = SharedPool(N_LABELS, n_hard=2, n_random=0)
+    # highest of a label: max(l, 5 - l) = 5 4 3 3 4 5; labels 0 and 5 come first, and where 5 is right, 0 and one of 1 and 4
+    assert sorted(pool._hardest(network([]), step()).tolist()) == [0, 5]
+    found = pool._hardest(network([]), step(5)).tolist()
+    assert found[0] == 0 and found[1] in (1, 4)
+
+
+def test_label_vectors_are_looked_up_anew_now_and_then() -> None:
+    calls: list[str] = []
+    pool, net = SharedPool(N_LABELS, n_hard=1, n_random=0, refresh=3), network(calls)
+    for _ in range(7):
+        pool._hardest(net, step())
+    assert len(calls) == 3  # before steps 1, 4 and 7
+    again = SharedPool(N_LABELS, n_hard=1, n_random=0, refresh=3)
+    again.load(pool.state())
+    again._hardest(net, step())
+    assert len(calls) == 3 and again.state()["age"] == 2  # a resumed run goes on with the same vectors
+
+
+def test_of_many_labels_a_part_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objectives, "HARD_AMONG", 3)
+    torch.manual_seed(0)
+    pool = SharedPool(N_LABELS, n_hard=3, n_random=0)
+    windows = {tuple(sorted(pool._hardest(network([]), step(0, 5)).tolist())) for _ in range(50)}
+    assert windows == {(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 5)}
