@@ -267,6 +267,8 @@ def _put(tables: dict[str, Any], key: str, value: Any) -> None:
         value = value.split(",")  # parts=text,free
     for table in _places(tables, key, path):
         table[last] = value
+        if last == "epochs":  # whoever types epochs wants so many, however small the data; least_steps may be typed behind it
+            table["least_steps"] = 0
         if last == "kind":  # what the recipe told the former kind alone goes with it
             for name in set(table) - {"kind", *_known(tables).get(home, ())}:
                 del table[name]

@@ -90,6 +90,13 @@ def test_settings_leave_the_recipe_as_it_was() -> None:
     assert repr(read_recipe("default").tables) == before
 
 
+def test_epochs_that_are_typed_are_run_as_they_are() -> None:
+    assert read_recipe("astec").stages[0].least_steps > 0
+    assert [stage.least_steps for stage in read_recipe("astec", ["epochs=1"]).stages] == [0, 0]
+    typed = read_recipe("astec", ["stages.0.epochs=1", "stages.0.least_steps=7"]).stages
+    assert typed[0].least_steps == 7 and typed[1].least_steps > 0
+
+
 def test_another_kind_takes_the_place_of_the_whole_table() -> None:
     """Of what the recipe told the bag encoder, the convolutions have no block; what is typed for them is kept, wherever it stands."""
     for words in (["encoder.kind=inception", "channels=16"], ["channels=16", "encoder.kind=inception"]):
