@@ -12,7 +12,7 @@ setup: .venv/ready ## make .venv and install longtail with everything it can use
 	PYTHON=$(PYTHON) scripts/setup
 	@touch $@
 
-demo: setup ## build a real data set, describe it, predict with a baseline, print the metrics
+demo: setup ## build a real data set, train on it without and with label rows, show both
 	scripts/demo
 
 test: setup ## run the tests (slow and gpu ones are left out)

@@ -100,7 +100,7 @@ class Course:
         self.clusters: Clusters | None = None
         self.shortlist: Tensor | None = None
         self.optimizer: Adam | None = None
-        self.objective = Objective()
+        self.objective: Objective | None = None
         self.stage = 0
         self._static: Rows | None = None
         self._static_features: csr_matrix | None = None
@@ -360,7 +360,7 @@ class Course:
 
     def state(self) -> dict[str, Tensor]:
         """Everything by name, for `save_checkpoint`."""
-        assert self.optimizer is not None
+        assert self.optimizer is not None and self.objective is not None
         found = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
         found |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
         found |= {f"random/{name}": tensor for name, tensor in random_state().items()}

@@ -6,6 +6,7 @@ with their soft relevance, and rows with their weight.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,19 +37,19 @@ class Step:
     epoch: int
 
 
-class Objective:
+class Objective(ABC):
     """Called with a batch; returns its loss."""
 
     chunk_numbers: int = CHUNK_NUMBERS  # scores that may exist at a time; halved when memory runs out
 
-    def __call__(self, network: Network, step: Step) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def __call__(self, network: Network, step: Step) -> Tensor: ...
 
     def state(self) -> dict[str, Tensor]:
         """What a resumed run needs to know of the steps before."""
         return {}
 
-    def load(self, state: dict[str, Tensor]) -> None:
+    def load(self, state: dict[str, Tensor]) -> None:  # noqa: B027  most objectives keep nothing
         """Go on from there."""
 
 
