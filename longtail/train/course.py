@@ -360,11 +360,12 @@ class Course:
 
     def state(self) -> dict[str, Tensor]:
         """Everything by name, for `save_checkpoint`."""
-        assert self.optimizer is not None and self.objective is not None
+        assert self.optimizer is not None
         found = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
         found |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
         found |= {f"random/{name}": tensor for name, tensor in random_state().items()}
-        found |= {f"objective/{name}": tensor for name, tensor in self.objective.state().items()}
+        if self.objective is not None:  # None where a finished network was taken up again
+            found |= {f"objective/{name}": tensor for name, tensor in self.objective.state().items()}
         if self.clusters is not None:
             found["course/clusters"] = torch.from_numpy(self.clusters.of_label)
         if self.shortlist is not None:
