@@ -113,8 +113,8 @@ class XMC:
                 if member + 1 < self.recipe.ensemble:
                     watch.finished()
             history += [{"member": member, **entry} for entry in watch.history]
-            ranker = ranker_of(course, self.recipe.predict.by)
-            if held_out is not None and ranker.way == "fused":
+            ranker = self._ranker(course)
+            if held_out is not None and (ranker.way == "fused" or len(ranker.heads) > 1):
                 ranker = self._fusion(ranker, held_out, material)
             rankers.append(ranker)
         self.stored = self._finished(data, material, rankers, history, time.monotonic() - began)
@@ -196,7 +196,8 @@ class XMC:
         assert train.texts is not None
         known = [train.texts] if data.label_texts is None else [train.texts, data.label_texts]
         tokenizer = recipe.tokens.fit(Texts.join(known))
-        label_tokens = None if data.label_texts is None else tokenizer(data.label_texts).to_csr()
+        label_rows = None if data.label_texts is None else tokenizer(data.label_texts)
+        label_tokens = None if label_rows is None else label_rows.to_csr()
         augmentation = self._augmentation(data)
         if isinstance(augmentation, (MixUp, LabelMixUp)):
             train = replace(train, texts=None, features=tokenizer(train.texts).to_csr())
@@ -211,7 +212,8 @@ class XMC:
             raise DataError(
                 f"{recipe.vectors} has a vector for none of the {tokenizer.n_tokens - 1:,} tokens; wanted vectors of their words."
             )
-        return Material(train, data.label_texts, tokenizer, label_tokens, self._graph(train.labels), start, augmentation, rows, self.seed)
+        graph = self._graph(train.labels)
+        return Material(train, data.label_texts, tokenizer, label_rows, label_tokens, graph, start, augmentation, rows, self.seed)
 
     def _graph(self, labels: csr_matrix) -> LabelGraph | None:
         if self.recipe.graph is None:
@@ -236,11 +238,17 @@ class XMC:
 
     def _validation(self, course: Course, held_out: Dataset) -> Any:
         def validate() -> dict[str, float]:
-            found = self._of_rankers([ranker_of(course, self.recipe.predict.by)], course.material, held_out)
+            found = self._of_rankers([self._ranker(course)], course.material, held_out)
             metrics = evaluate(found, held_out, resamples=0, ks=(1,)).metrics
             return {name: metrics[name] for name in MEASURED}
 
         return validate
+
+    def _ranker(self, course: Course) -> Ranker:
+        predict = self.recipe.predict
+        known = course.network.sides
+        heads = tuple(head for head in predict.heads if head in known)  # a stage may not have come to the second
+        return ranker_of(course, predict.by, heads or ("labels",), predict.unit)
 
     def _of_rankers(self, rankers: list[Ranker], material: Material, held_out: Dataset) -> Predictions:
         assert held_out.test.texts is not None
@@ -322,7 +330,7 @@ def _check_data(data: Dataset, recipe: Recipe) -> None:
     if not len(data.train):
         raise DataError(f"{data.name} has no training rows; wanted at least one.")
     if data.label_texts is None:
-        parts = [recipe.clusters.parts, *(stage.parts for stage in recipe.stages)]
+        parts = [recipe.classifiers.parts, recipe.clusters.parts, *(stage.parts for stage in recipe.stages)]
         by_texts = any(stage.cluster_by == "texts" for stage in recipe.stages)
         if recipe.labels.needs_text or by_texts or any(part is not None and set(part) != {"free"} for part in parts):
             raise DataError(

@@ -42,15 +42,30 @@ TOKENS = {
     "words": ("longtail.tokens.words:Words", "words in lower case, with or without bigrams"),
     "wordpiece": ("longtail.tokens.wordpiece:WordPiece", "pieces of words, learnt from the training texts"),
     "words+pieces": ("longtail.tokens.both:WordsAndPieces", "words and their pieces, side by side"),
+    "pretrained": ("longtail.tokens.borrowed:Borrowed", "the tokens that a pretrained encoder was trained with"),
 }
 
 ENCODERS = {
     "bag": ("longtail.encode.bag:Bag", "weighted sum of token vectors through one residual block: Astec, DECAF, ECLARE"),
     "inception": ("longtail.encode.inception:Inception", "convolutions along the embedding axis: InceptionXML"),
     "experts": ("longtail.encode.experts:InceptionExperts", "the same as a mixture of experts with a head per task: InceptionXML-LF"),
+    "transformer": ("longtail.encode.transformer:Transformer", "a pretrained transformer, or one of random weights: NGAME, Renee, UniDEC"),
 }
 
-KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS, "tokens": TOKENS, "encoders": ENCODERS}
+LOSSES = {
+    "bce": ("longtail.losses:bce", "every label a yes or no of its own: Astec, DECAF, ECLARE, InceptionXML, Renee"),
+    "info-nce": ("longtail.losses:info_nce", "one right label, drawn at random, against everything else: DPR"),
+    "sup-con": ("longtail.losses:sup_con", "every right label against everything else: SupCon, UniDEC"),
+    "decoupled": ("longtail.losses:decoupled_softmax", "every right label against the wrong ones alone: DEXML, DePSL, UniDEC"),
+    "soft-top-k": ("longtail.losses:soft_top_k", "every right label among the k best: DEXML"),
+    "triplet": ("longtail.losses:triplet", "cosines of right labels lead those of the hardest wrong ones by a margin: NGAME"),
+    "probabilistic": (
+        "longtail.losses:probabilistic_contrastive",
+        "chances that fall with the cosine, hardest wrong one only: SiameseXML",
+    ),
+}
+
+KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS, "tokens": TOKENS, "encoders": ENCODERS, "losses": LOSSES}
 
 
 def recipes() -> dict[str, Path]:
@@ -66,7 +81,7 @@ def load(kind: str, name: str) -> Any:
     """
     table = KINDS[kind]
     if name not in table:
-        raise UnknownName(kind.removesuffix("s"), name, table)
+        raise UnknownName("loss" if kind == "losses" else kind.removesuffix("s"), name, table)
     module, _, attribute = table[name][0].partition(":")
     return getattr(import_module(module), attribute)
 

@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from longtail.classify.fused import precision
 from longtail.classify.vectors import LabelSide
 from longtail.encode.batch import TokenBatch
 from longtail.encode.table import Table, weighted_sum
 
+AT_ONCE = 1 << 14  # labels whose vectors are made in one go
 Side = tuple[Tensor, Tensor | None]  # vectors (m, dim), biases (m,)
 
 
 class Network(nn.Module):
-    """A text's vector, and the vectors of what it is scored against: "labels", and "clusters" of them where a recipe has some.
+    """A text's vector, and the vectors of what it is scored against, which stand in `sides`.
+
+    "labels" are there always; "clusters" of them where a recipe has some; "classifiers" are a second set of label vectors, where labels
+    are both encoded by their texts and learnt one by one.
 
     Args:
         encoder: a built encoder: `forward(tokens, table) -> hidden`, `head(hidden, task) -> (b, n)`.
-        dim: what vectors of texts and labels have in common; features of an encoder that gives more are averaged down to it.
+        width: of what the encoder's heads give.
+        dim: what vectors of texts and labels have in common; where it is not the width, a matrix is learnt from one to the other, as
+            where the 480 features of InceptionXML meet label texts of 300.
     """
 
-    def __init__(self, table: Table, encoder: nn.Module, dim: int) -> None:
+    def __init__(self, table: Table, encoder: nn.Module, width: int, dim: int) -> None:
         super().__init__()
-        self.table, self.encoder, self.dim = table, encoder, dim
+        self.table, self.encoder, self.width, self.dim = table, encoder, width, dim
+        self.fit = nn.Identity() if width == dim else nn.Linear(width, dim, bias=False)
         self.sides = nn.ModuleDict()
         self.cluster_encoder: nn.Module | None = None  # the encoder as it was when clusters were learnt, where that came first
 
     def forward(self, tokens: TokenBatch, wanted: Mapping[str, Tensor | None]) -> tuple[Tensor, dict[str, Side]]:
         """Hidden vectors of texts, and vectors of the labels wanted of each side (None: all), in one look at the token table."""
-        named = {task: self.side(task).tokens(labels) for task, labels in wanted.items()}
-        table, placed = self.table.gather([tokens, *(batch for batches in named.values() for batch in batches)])
+        asked = {task: self._asked(task, labels) for task, labels in wanted.items()}
+        table, placed = self.table.gather([tokens, *(batch for batches in asked.values() for batch in batches)])
         hidden = self.encoder(placed[0], table)
-        sums = [weighted_sum(batch, table) for batch in placed[1:]]
-        found = {}
+        found, placed = {}, placed[1:]
         for task, labels in wanted.items():
-            n = len(named[task])
-            found[task] = self.side(task).vectors(labels, sums[:n], self.table.weight)
-            sums = sums[n:]
+            n = len(asked[task])
+            found[task] = self._answered(task, labels, placed[:n], table)
+            placed = placed[n:]
         return hidden, found
 
     def side(self, task: str) -> LabelSide:
@@ -49,26 +57,63 @@ class Network(nn.Module):
 
     def label_vectors(self, task: str, labels: Tensor) -> Side:
         """Vectors of labels that are known only after texts were encoded: a second look at the token table."""
+        batches = self._asked(task, labels)
+        table, placed = self.table.gather(batches) if batches else (self.table.weight, [])
+        return self._answered(task, labels, placed, table)
+
+    def _asked(self, task: str, labels: Tensor | None) -> list[TokenBatch]:
+        """Token rows of labels that are to be summed, and behind them those that are to be encoded."""
         side = self.side(task)
-        batches, sums = side.tokens(labels), []
-        if batches:
-            table, placed = self.table.gather(batches)
-            sums = [weighted_sum(batch, table) for batch in placed]
-        return side.vectors(labels, sums, self.table.weight)
+        to_encode = side.to_encode(labels)
+        return [*side.tokens(labels), *([] if to_encode is None else [to_encode])]
+
+    def _answered(self, task: str, labels: Tensor | None, placed: list[TokenBatch], table: Tensor) -> Side:
+        """Vectors of labels, of what `_asked` named, as rows of `table`."""
+        side, encoded = self.side(task), None
+        if side.sequences is not None:
+            encoded = self.fit(self.encoder.head(self.encoder(placed[-1], table), task))  # type: ignore[operator]
+            placed = placed[:-1]
+        return side.vectors(labels, [weighted_sum(batch, table) for batch in placed], self.table.weight, encoded)
+
+    @torch.no_grad()
+    def all_label_vectors(self, task: str) -> Side:
+        """Vectors and biases of all labels, in pieces: what prediction works with. In evaluation mode."""
+        side, table = self.side(task), self.table.weight
+        vectors, biases = [], []
+        for start in range(0, side.n_labels, AT_ONCE):
+            labels = torch.arange(start, min(start + AT_ONCE, side.n_labels), device=table.device)
+            batches = [] if side.summed is not None else [rows.take(labels) for rows in side.texts]
+            to_encode = side.to_encode(labels)
+            with precision(table.device) if table.is_cuda and to_encode is not None else nullcontext():
+                found, bias = self._answered(task, labels, batches + ([] if to_encode is None else [to_encode]), table)
+            vectors.append(found.float())
+            biases += [] if bias is None else [bias]
+        return torch.cat(vectors), torch.cat(biases) if biases else None
 
     def text(self, hidden: Tensor, task: str) -> Tensor:
         """(b, dim): what a text is scored with in a task."""
-        found: Tensor = self.encoder.head(hidden, task)  # type: ignore[operator]
-        return fitted(found, self.dim)
+        found: Tensor = self.fit(self.encoder.head(hidden, task))  # type: ignore[operator]
+        return functional.normalize(found, dim=1) if self.side(task).settings.unit else found
 
     @torch.no_grad()
-    def encode(self, tokens: TokenBatch, task: str = "labels") -> Tensor:
+    def encode(self, tokens: TokenBatch, task: str = "labels", unit: bool = False) -> Tensor:
         """(b, dim) for prediction, in evaluation mode."""
-        encoder = self.cluster_encoder if task == "clusters" and self.cluster_encoder is not None else self.encoder
-        found: Tensor = encoder.head(encoder(tokens, self.table.weight), task)  # type: ignore[operator]
-        return fitted(found, self.dim)
+        if task == "clusters" and self.cluster_encoder is not None:
+            encoder = self.cluster_encoder
+            found: Tensor = self.fit(encoder.head(encoder(tokens, self.table.weight), task))  # type: ignore[operator]
+            return found
+        return self.of_head(self.hidden(tokens), task, unit)
 
+    @torch.no_grad()
+    def hidden(self, tokens: TokenBatch) -> Tensor:
+        """What all heads start from, for prediction."""
+        table = self.table.weight
+        with precision(table.device) if table.is_cuda else nullcontext():
+            found: Tensor = self.encoder(tokens, table)
+        return found.float()
 
-def fitted(vectors: Tensor, dim: int) -> Tensor:
-    """Features averaged down to `dim`, as InceptionXML does where its 480 meet label vectors of 300."""
-    return vectors if vectors.shape[1] == dim else functional.adaptive_avg_pool1d(vectors[:, None], dim)[:, 0]
+    @torch.no_grad()
+    def of_head(self, hidden: Tensor, task: str, unit: bool = False) -> Tensor:
+        """(b, dim): what a head makes of it, for prediction."""
+        found: Tensor = self.fit(self.encoder.head(hidden, task))  # type: ignore[operator]
+        return functional.normalize(found, dim=1) if unit else found

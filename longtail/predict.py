@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from longtail.classify.candidates import scores_of
 from longtail.classify.fused import matrix_type
-from longtail.encode.batch import RaggedRows, distinct_ids
+from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
 from longtail.network import Network
 from longtail.progress import progress
 from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, added_up, best, nearest_labels
@@ -31,14 +31,17 @@ class Ranker:
     """A trained network, ready to answer."""
 
     network: Network
-    vectors: Tensor  # (n_labels, dim)
+    vectors: Tensor  # (n_labels, dim of all heads)
     bias: Tensor | None  # (n_labels,)
     way: str  # one of WAYS
     clusters: ClusterIndex | None = None
     graph: Neighbours | None = None  # of labels, for GAME
     centroids: Tensor | None = None  # (n_labels, dim), for "fused"
     keep: int = 300  # labels of the nearest centroids
-    beta: float = 0.5  # share of the classifier in "fused"
+    beta: float = 0.5  # share of the classifier in "fused", and of the second of two heads
+    heads: tuple[str, ...] = ("labels",)  # whose vectors stand side by side
+    scales: tuple[float, ...] = (0.0,)  # of each head's vectors: its cosines are multiplied by that; 0 takes products as they are
+    chances: bool = True  # scores are log-odds; otherwise cosines
 
     @property
     def n_bytes(self) -> int:
@@ -55,7 +58,7 @@ class Ranker:
         found = []
         for rows in torch.arange(len(tokens), device=device).split(TEXTS_AT_ONCE):
             batch = tokens.take(rows)
-            text = self.network.encode(batch)
+            text = self._text(batch)
             if self.way == "all":
                 found.append(self._all(text, k))
             elif self.way == "clusters":
@@ -66,6 +69,16 @@ class Ranker:
             return torch.zeros((0, k), dtype=torch.int64), torch.zeros((0, k))
         return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
 
+    def _text(self, batch: TokenBatch) -> Tensor:
+        """Vectors of texts in all heads, side by side, so that one product adds up their scores."""
+        shares = (1.0,) if len(self.heads) == 1 else (2 * (1 - self.beta), 2 * self.beta)
+        hidden = self.network.hidden(batch)
+        found = [
+            self.network.of_head(hidden, head, unit=scale > 0) * (share * (scale or 1.0))
+            for head, scale, share in zip(self.heads, self.scales, shares, strict=True)
+        ]
+        return torch.cat(found, dim=1)
+
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Every label is scored, a chunk of labels at a time, and the best are kept."""
         kind = matrix_type(text.device)
@@ -75,13 +88,15 @@ class Ranker:
         for start in range(0, len(self.vectors), chunk):
             part = (small @ self.vectors[start : start + chunk].to(kind).T).float()
             if self.bias is not None:
-                part += self.bias[start : start + chunk]
+                part += self.bias[start : start + chunk] * (1.0 if len(self.heads) == 1 else 2 * self.beta)
             top = torch.topk(part, min(k, part.shape[1]), dim=1)
             ids = top.indices + start if ids is None else torch.cat([ids, top.indices + start], dim=1)
             scores = top.values if scores is None else torch.cat([scores, top.values], dim=1)
         assert ids is not None and scores is not None
         top = torch.topk(scores, min(k, scores.shape[1]), dim=1)
-        return filled(torch.gather(ids, 1, top.indices), torch.sigmoid(top.values), k)
+        # a cosine of -1 is 0, of 1 is 1
+        values = torch.sigmoid(top.values) if self.chances else (1 + top.values / len(self.heads)) / 2
+        return filled(torch.gather(ids, 1, top.indices), values, k)
 
     def _by_clusters(self, text: Tensor, for_clusters: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Labels of the best clusters; score = chance of the label x chance of its cluster, each after GAME where there is a graph."""
@@ -118,10 +133,24 @@ class Ranker:
         return scores_of(text, self.vectors[named], None if self.bias is None else self.bias[named], places)
 
 
-def ranker_of(course: Course, way: str) -> Ranker:
-    """The course's network as it is now, ready to answer in that way."""
+def ranker_of(course: Course, way: str, heads: tuple[str, ...] = ("labels",), unit: bool = False) -> Ranker:
+    """The course's network as it is now, ready to answer in that way.
+
+    Args:
+        heads: of the sets of label vectors that are searched, "labels" and "classifiers".
+        unit: let cosines decide in all of them, as UniDEC does; otherwise scores as they were trained.
+    """
     network, parts = course.network.eval(), course.parts
-    vectors, bias = network.side("labels").everything(network.table.weight)
+    found, scales, bias = [], [], None
+    for head in heads:
+        vectors, own_bias = network.all_label_vectors(head)
+        is_cosine = unit or network.side(head).settings.unit
+        found.append(functional.normalize(vectors.float(), dim=1) if is_cosine else vectors)
+        scales.append((1.0 if unit else 1 / parts.contrast.temperature) if is_cosine else 0.0)
+        bias = bias if is_cosine or own_bias is None else own_bias
+    by_chance = any(scale == 0 for scale in scales)
+    if not by_chance:
+        scales = [1.0] * len(scales)
     clusters = graph = centroids = None
     if way == "clusters":
         clusters = course.cluster_index()
@@ -130,7 +159,19 @@ def ranker_of(course: Course, way: str) -> Ranker:
             graph = Neighbours.of(course.material.graph.weights, GAME_NEIGHBOURS, course.device, parts.clusters.game)
     elif way == "fused":
         centroids = course.centroids()
-    return Ranker(network, vectors, bias, way, clusters, graph, centroids, parts.keep)
+    return Ranker(
+        network,
+        torch.cat(found, dim=1),
+        bias,
+        way,
+        clusters,
+        graph,
+        centroids,
+        parts.keep,
+        heads=heads,
+        scales=tuple(scales),
+        chances=by_chance,
+    )
 
 
 def filled(ids: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

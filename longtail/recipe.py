@@ -15,11 +15,12 @@ from longtail.errors import SettingError, UnknownName
 from longtail.names import KINDS, load, recipes
 from longtail.settings import from_table
 from longtail.train.course import Parts
-from longtail.train.stages import ClusterSettings, Stage
+from longtail.train.stages import ClusterSettings, Contrast, Stage
 
 SHORTLISTS = ("clusters", "nearest")
 WAYS = ("all", "clusters", "fused")
-TABLES = ("tokens", "encoder", "labels", "graph", "clusters", "shortlist", "predict")
+HEADS = ("labels", "classifiers")
+TABLES = ("tokens", "encoder", "labels", "classifiers", "contrast", "graph", "clusters", "shortlist", "predict")
 TOP: dict[str, tuple[type | tuple[type, ...], str]] = {  # settings that stand above the tables
     "about": (str, "a text"),
     "ensemble": (int, "a whole number"),
@@ -45,12 +46,25 @@ class ShortlistSettings:
 
 @dataclass(frozen=True)
 class PredictSettings:
-    """How labels are found: score "all" of them; those of the best "clusters"; or "fused" with the nearest centroids."""
+    """How labels are found.
+
+    Args:
+        by: score "all" of them; those of the best "clusters"; or "fused" with the nearest centroids.
+        heads: which label vectors are searched: "labels", "classifiers", or both side by side. What the second counts is chosen on
+            validation rows, where there are some; otherwise it counts as much as the first.
+        unit: let cosines decide, also where training did not (UniDEC).
+    """
 
     by: str = "all"
+    heads: tuple[str, ...] = ("labels",)
+    unit: bool = False
 
     def __post_init__(self) -> None:
         _one_of("predict.by", self.by, WAYS)
+        for head in self.heads:
+            _one_of("predict.heads", head, HEADS)
+        if not self.heads or len(set(self.heads)) < len(self.heads):
+            raise SettingError(f"predict.heads came as {list(self.heads)}; wanted some of {', '.join(HEADS)}, each once.")
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,8 @@ class Recipe:
     tokens: Any
     encoder: Any
     labels: LabelVectors
+    classifiers: LabelVectors
+    contrast: Contrast
     graph: Mapping[str, Any] | None
     clusters: ClusterSettings
     shortlist: ShortlistSettings
@@ -82,7 +98,16 @@ class Recipe:
 
     @property
     def parts(self) -> Parts:
-        return Parts(self.encoder, self.labels, self.clusters, self.shortlist.by, self.shortlist.keep, self.stages)
+        return Parts(
+            self.encoder,
+            self.labels,
+            self.classifiers,
+            self.contrast,
+            self.clusters,
+            self.shortlist.by,
+            self.shortlist.keep,
+            self.stages,
+        )
 
 
 def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
@@ -124,6 +149,8 @@ def make_recipe(tables: Mapping[str, Any], name: str, where: str) -> Recipe:
             tokens=_named("tokens", tables),
             encoder=_named("encoder", tables),
             labels=from_table(LabelVectors, tables.get("labels", {}), "labels"),
+            classifiers=from_table(LabelVectors, tables.get("classifiers", {}), "classifiers"),
+            contrast=from_table(Contrast, tables.get("contrast", {}), "contrast"),
             graph=_graph(tables.get("graph")),
             clusters=from_table(ClusterSettings, tables.get("clusters", {}), "clusters"),
             shortlist=from_table(ShortlistSettings, tables.get("shortlist", {}), "shortlist"),
@@ -174,6 +201,8 @@ def _class_of(kind: str, tables: Mapping[str, Any]) -> Any:
 def _named(kind: str, tables: Mapping[str, Any]) -> Any:
     """That class, with the rest of the table as its settings."""
     table = {key: value for key, value in tables.get(kind, {}).items() if key != "kind"}
+    if kind == "tokens" and tables.get(kind, {}).get("kind") == "pretrained":  # the encoder says whose tokens
+        table |= {key: value for key, value in tables.get("encoder", {}).items() if key == "model"}
     return from_table(_class_of(kind, tables), table, kind)
 
 
@@ -202,11 +231,17 @@ def _check(recipe: Recipe, where: str) -> None:
     for place, stage in enumerate(recipe.stages):
         has_clusters |= stage.cluster_by != "nothing"
         learnt = any(task in ("clusters", "both") for task in tasks[:place])
-        if stage.task != "labels" and not has_clusters:
+        if stage.task in ("clusters", "both") and not has_clusters:
             wrong = f'stages.{place} learns clusters, but no stage up to it makes them; wanted cluster_by = "features"'
-        elif stage.score == "shortlist" and stage.task == "labels" and recipe.shortlist.by == "clusters" and not learnt:
+        elif stage.score == "shortlist" and stage.task in ("labels", "classifiers") and recipe.shortlist.by == "clusters" and not learnt:
             wrong = f"stages.{place} takes shortlists from clusters, but no stage before it learns them"
-        elif stage.task == "labels" and stage.cluster_by != "nothing":
+        elif stage.task in ("classifiers", "unified") and "classifiers" not in recipe.tables:
+            wrong = f"stages.{place} learns classifiers, and there is no [classifiers] table to say what they are made of"
+        elif stage.task == "unified" and stage.score not in ("picked", "all"):
+            wrong = f'stages.{place} learns both sets of label vectors by score = "{stage.score}"; wanted "picked" or "all"'
+        elif stage.score in ("pool", "shortlist") and stage.loss != "bce":
+            wrong = f'stages.{place} has the loss {stage.loss}, which a {stage.score} does not take; wanted score = "picked" or "all"'
+        elif stage.task not in ("clusters", "both") and stage.cluster_by != "nothing":
             wrong = f'stages.{place} makes clusters and learns labels alone; wanted task = "both", or cluster_by = "nothing"'
     parts = [recipe.labels.parts, recipe.clusters.parts or (), *(stage.parts or () for stage in recipe.stages)]
     needs_graph = recipe.labels.needs_graph or recipe.clusters.smooth or recipe.clusters.game or any("graph" in part for part in parts)
@@ -214,6 +249,10 @@ def _check(recipe: Recipe, where: str) -> None:
         wrong = 'the last stage learns clusters; wanted one that learns labels, task = "labels" or "both"'
     elif needs_graph and recipe.graph is None:
         wrong = "label vectors, clusters.smooth or clusters.game need a graph, and there is no [graph] table"
+    elif "classifiers" in recipe.predict.heads and not {"classifiers", "unified"} & set(tasks):
+        wrong = 'predict.heads names classifiers, but no stage learns them; wanted one of task = "classifiers" or "unified"'
+    elif len(recipe.predict.heads) > 1 and recipe.predict.by != "all":
+        wrong = f'predict.by = "{recipe.predict.by}" searches one set of label vectors; wanted predict.by = "all" for two heads'
     elif recipe.predict.by == "clusters" and not any(task in ("clusters", "both") for task in tasks):
         wrong = 'predict.by = "clusters", but no stage learns clusters'
     elif recipe.predict.by == "fused" and recipe.shortlist.by != "nearest":
@@ -301,9 +340,14 @@ def _known(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         "encoder": _class_of("encoder", tables),
         "stages": Stage,
     }
+    if "classifiers" in tables:
+        classes["classifiers"] = LabelVectors
+    if "contrast" in tables:
+        classes["contrast"] = Contrast
     if "graph" in tables:
         classes["graph"] = _graph_settings(str(tables["graph"].get("kind", "walk")))
     known = {table: {one.name: get_type_hints(cls)[one.name] for one in fields(cls)} for table, cls in classes.items()}
+    known["tokens"].pop("model", None)  # which is the encoder's
     return {"": {key: kind for key, (kind, _) in TOP.items() if key != "about"}, **known}
 
 

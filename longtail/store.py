@@ -25,6 +25,7 @@ from torch import Tensor
 import longtail
 from longtail.data.files import new_folder
 from longtail.encode.table import Table
+from longtail.encode.transformer import TransformerEncoder
 from longtail.errors import DataError
 from longtail.graph.store import load_graph, save_graph
 from longtail.network import Network
@@ -35,7 +36,7 @@ from longtail.tokens.load import load_tokenizer
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.values import LabelGraph, Texts
 
-FORMAT = 1
+FORMAT = 2
 MODEL, WEIGHTS, PARTS, LABELS, GRAPH, TOKENIZER, HISTORY, CARD = (
     "model.json",
     "weights.safetensors",
@@ -100,10 +101,20 @@ def save_model(folder: Path, stored: Stored) -> None:
 
 
 def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    tensors = {f"network.{name}": tensor for name, tensor in ranker.network.state_dict().items() if not name.startswith("sides.")}
+    network = ranker.network
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items() if not name.startswith("sides.")}
     tensors["vectors"] = ranker.vectors
-    told: dict[str, Any] = {"way": ranker.way, "dim": ranker.network.dim, "keep": ranker.keep, "beta": ranker.beta}
+    told: dict[str, Any] = {
+        "way": ranker.way,
+        "width": ranker.network.width,
+        "dim": ranker.network.dim,
+        "keep": ranker.keep,
+        "beta": ranker.beta,
+    }
+    told |= {"heads": ranker.heads, "scales": ranker.scales, "chances": ranker.chances}
     told["has_cluster_encoder"] = ranker.network.cluster_encoder is not None
+    if isinstance(network.encoder, TransformerEncoder):
+        told["architecture"] = network.encoder.architecture()  # which the recipe tells by the name of a model alone
     optional: dict[str, Tensor | None] = {"bias": ranker.bias, "centroids": ranker.centroids}
     if ranker.clusters is not None:
         told["beam"] = ranker.clusters.beam
@@ -179,8 +190,9 @@ def _unpacked(tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, 
         mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" else set())
         tensors = {name: tensor if name in mapped else tensor.clone() for name, tensor in tensors.items()}
     with torch.device("meta"):  # no memory for a table that is replaced at once
-        table = Table(tokenizer.n_tokens, recipe.encoder.dim, 0.0)
-    network = Network(table, recipe.encoder.build(), told["dim"])
+        table = Table(tokenizer.n_tokens, tensors["network.table.weight"].shape[1], 0.0)
+    encoder = recipe.encoder.rebuild(told["architecture"]) if "architecture" in told else recipe.encoder.build()
+    network = Network(table, encoder, told["width"], told["dim"])
     if told["has_cluster_encoder"]:
         network.cluster_encoder = recipe.encoder.build()
     state = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
@@ -205,6 +217,9 @@ def _unpacked(tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, 
         tensors.get("centroids"),
         told["keep"],
         told["beta"],
+        tuple(told["heads"]),
+        tuple(told["scales"]),
+        told["chances"],
     )
 
 

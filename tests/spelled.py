@@ -18,6 +18,8 @@ from longtail.values import Predictions, labels_from_rows
 
 N_LABELS = 24
 QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropout=0")
+# a transformer of random weights and its own vocabulary in place of the pretrained one
+TINY = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.heads=2", "batch_size=32", "learning_rate=0.003")
 # what keeps a recipe the system it is and lets it learn two hundred rows in a second or two
 SMALL: dict[str, tuple[str, ...]] = {
     "default": (*QUICK, "labels.dropout=0", "dim=64", "epochs=6", "ensemble=1"),
@@ -26,6 +28,14 @@ SMALL: dict[str, tuple[str, ...]] = {
     "eclare": (*QUICK, "labels.dropout=0", "dim=64", "epochs=3", "stages.2.epochs=15"),
     "inceptionxml": (*QUICK, "dim=80", "epochs=14", "detached_epochs=1"),
     "inceptionxml-lf": (*QUICK, "labels.dropout=0", "dim=80", "epochs=5"),
+    "dpr": (*TINY, "epochs=4"),
+    "ance": (*TINY, "epochs=4", "refresh=2"),
+    "siamesexml": ("dim=32", "batch_size=32", "stages.0.epochs=6", "stages.1.epochs=2", "refresh=2"),
+    "ngame": (*TINY, "stages.0.epochs=4", "stages.1.epochs=2", "refresh=2"),
+    "renee": (*TINY, "stages.0.epochs=4", "stages.1.epochs=8", "encoder_rate=0.003", "stages.1.learning_rate=0.03", "refresh=2"),
+    "dexml": (*TINY, "epochs=4"),
+    "depsl": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2"),
+    "unidec": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03"),
 }
 
 

@@ -10,11 +10,13 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
+from longtail import network
 from longtail.classify import vectors
 from longtail.classify.mixtures import Attention, Gated, Only, Sum, mixture
 from longtail.classify.vectors import FIRST_BIAS, LabelSide, LabelVectors, graph_penalty
-from longtail.encode.table import weighted_sum
+from longtail.encode.table import Table, weighted_sum
 from longtail.errors import DataError, SettingError
+from longtail.network import Network
 from tests.tensors import same_numbers as same_numbers
 
 CPU = torch.device("cpu")
@@ -121,6 +123,14 @@ SHAPES = [
 ]
 
 
+def in_pieces(side: LabelSide, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """As a network makes them for prediction."""
+    made = Network(Table(*table.shape, scale=0.0), torch.nn.Identity(), DIM, DIM)
+    made.table.weight = torch.nn.Parameter(table)
+    made.sides["labels"] = side
+    return made.all_label_vectors("labels")
+
+
 def random_side(settings: LabelVectors) -> tuple[LabelSide, Tensor]:
     side = side_of(settings, sparse(N_LABELS, N_TOKENS, 1), sparse(N_LABELS, N_LABELS, 2), DIM)
     with torch.no_grad():
@@ -133,11 +143,12 @@ def random_side(settings: LabelVectors) -> tuple[LabelSide, Tensor]:
 @pytest.mark.parametrize("settings", SHAPES)
 def test_some_labels_all_labels_and_pieces_agree(settings: LabelVectors, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "AT_ONCE", at_once)
+    monkeypatch.setattr(network, "AT_ONCE", at_once)
     side, table = random_side(settings)
     # where there are many labels, three of five are summed with all of them
     assert len(side.tokens(torch.tensor([4, 1, 2]))) == (0 if at_once == 2 else len(side.texts))
     found, bias = called(side, None, table)
-    pieces, of_pieces = side.everything(table)
+    pieces, of_pieces = in_pieces(side, table)
     assert found.shape == (N_LABELS, DIM) and not pieces.requires_grad
     assert torch.allclose(found, pieces, atol=1e-6)
     some, of_some = called(side, [4, 1, 2], table)
@@ -172,7 +183,7 @@ def test_summed_once_gives_the_same(settings: LabelVectors, monkeypatch: pytest.
     other = torch.full_like(table, torch.nan)  # is not looked at any more
     assert torch.allclose(called(side, None, other)[0], before, atol=1e-6)
     assert torch.allclose(called(side, [0, 3], other)[0], some, atol=1e-6)
-    assert torch.allclose(side.everything(other)[0], before, atol=1e-6)
+    assert torch.allclose(in_pieces(side, other)[0], before, atol=1e-6)
 
 
 def test_free_vectors_start_at_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,11 +261,11 @@ def test_attention_rows_sum_to_one_and_differ() -> None:
     [
         ({"mix": "mean"}, "mix came as 'mean'; wanted one of sum, gated, attention."),
         ({"convolution": "gat"}, "convolution came as 'gat'; wanted one of gale, lightgcn, gcn."),
-        ({"start": "zero"}, "start came as 'zero'; wanted one of random, text, graph."),
+        ({"start": "zero"}, "start came as 'zero'; wanted one of random, text, graph, encoded."),
         ({"block": "plain"}, "block came as 'plain'; wanted one of scaled, gated, none."),
-        ({"parts": ()}, "parts came as []; wanted some of text, graph, free, each once."),
-        ({"parts": ("text", "title")}, "parts came as ['text', 'title']; wanted some of text, graph, free, each once."),
-        ({"parts": ("free", "free")}, "parts came as ['free', 'free']; wanted some of text, graph, free, each once."),
+        ({"parts": ()}, "parts came as []; wanted some of text, graph, free, encoded, each once."),
+        ({"parts": ("text", "title")}, "parts came as ['text', 'title']; wanted some of text, graph, free, encoded, each once."),
+        ({"parts": ("free", "free")}, "parts came as ['free', 'free']; wanted some of text, graph, free, encoded, each once."),
         ({"order": 0}, "order came as 0; wanted 1 or more."),
         ({"dropout": 1.5}, "dropout came as 1.5; wanted a share from 0 to below 1."),
     ],

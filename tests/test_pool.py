@@ -19,16 +19,17 @@ VECTORS = torch.tensor([[float(label), 5.0 - label] for label in range(N_LABELS)
 
 
 def network(calls: list[str]) -> Any:
-    def everything(table: torch.Tensor) -> tuple[torch.Tensor, None]:
-        calls.append("everything")
+    def all_label_vectors(task: str) -> tuple[torch.Tensor, None]:
+        calls.append(task)
         return VECTORS, None
 
     return SimpleNamespace(
         eval=lambda: None,
         train=lambda: None,
         table=SimpleNamespace(weight=torch.zeros(1, 1)),
-        side=lambda task: SimpleNamespace(everything=everything),
-        encode=lambda tokens: torch.eye(2),
+        side=lambda task: SimpleNamespace(settings=SimpleNamespace(unit=False)),
+        all_label_vectors=all_label_vectors,
+        encode=lambda tokens, task, unit: torch.eye(2),
     )
 
 

@@ -51,6 +51,12 @@ class Known(nn.Module):
     def encode(self, tokens: TokenBatch, task: str = "labels") -> Tensor:
         return self.of[task][tokens.ids - 1]
 
+    def hidden(self, tokens: TokenBatch) -> TokenBatch:
+        return tokens
+
+    def of_head(self, hidden: TokenBatch, task: str, unit: bool) -> Tensor:
+        return self.encode(hidden, task)
+
 
 def rows(*texts: int) -> RaggedRows:
     ids = np.array(texts, np.int32) + 1

@@ -138,10 +138,10 @@ def test_another_kind_takes_the_place_of_the_whole_table() -> None:
         ("learning_rate=nan", "astec.toml: learning_rate came as nan; wanted more than 0"),
         ("learning_rate=inf", "astec.toml: learning_rate came as inf; wanted more than 0"),
         ("schedule=cosine", "astec.toml: schedule came as 'cosine'; wanted one of onecycle, halved, linear, constant."),
-        ("task=label", "astec.toml: task came as 'label'; wanted one of labels, clusters, both."),
-        ("stages.freeze=tables", "astec.toml: freeze came as 'tables'; wanted one of table."),
-        ("stages.parts=txt", "astec.toml: parts came as ['txt']; wanted some of text, graph, free, each once."),
-        ("clusters.parts=txt", "astec.toml: parts came as ['txt']; wanted some of text, graph, free, each once."),
+        ("task=label", "astec.toml: task came as 'label'; wanted one of labels, clusters, both, classifiers, unified."),
+        ("stages.freeze=tables", "astec.toml: freeze came as 'tables'; wanted one of table, encoder."),
+        ("stages.parts=txt", "astec.toml: parts came as ['txt']; wanted some of text, graph, free, encoded, each once."),
+        ("clusters.parts=txt", "astec.toml: parts came as ['txt']; wanted some of text, graph, free, encoded, each once."),
         ("beam=0", "astec.toml: beam came as 0; wanted 1 or more."),
         ("game=2", "astec.toml: game came as 2.0; wanted a share from 0 to 1."),
         ("keep=0", "astec.toml: keep came as 0; wanted 1 or more."),
@@ -159,7 +159,7 @@ def test_words_that_cannot_be(word: str, told: str) -> None:
 
 
 def test_an_unknown_recipe() -> None:
-    with pytest.raises(UnknownName, match="^No recipe called 'defalt'. Did you mean 'default'[?] Known: astec, decaf, default, "):
+    with pytest.raises(UnknownName, match="^No recipe called 'defalt'. Did you mean 'default'[?] Known: ance, astec, decaf, default, "):
         read_recipe("defalt")
 
 
@@ -167,7 +167,7 @@ def test_an_unknown_recipe() -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="nowhere.toml is not there; wanted a recipe file, or the name of one: astec, "):
+    with pytest.raises(SettingError, match="nowhere.toml is not there; wanted a recipe file, or the name of one: ance, astec, "):
         read_recipe(tmp_path / "nowhere.toml")
     path = tmp_path / "bad.toml"
     for content in (b"[tokens\n", b"\xff\xfe"):
@@ -186,7 +186,7 @@ def test_tables_that_cannot_be() -> None:
     for stages in (3, [], {"epochs": 1}):
         refused("own.toml has no stages; wanted at least one [[stages]] table.", stages=stages)
     refused("own.toml: stages.1 came as 3; wanted a table of settings.", stages=[{}, 3])
-    refused("No setting in own.toml called 'ensembel'. Did you mean 'ensemble'? Known: about, clusters, ", ensembel=2)
+    refused("No setting in own.toml called 'ensembel'. Did you mean 'ensemble'? Known: about, classifiers, clusters, ", ensembel=2)
     refused("own.toml: about came as 3; wanted a text.", about=3)
     refused("own.toml: validation came as 'some'; wanted a number.", validation="some")
     refused("own.toml: patience came as 'some'; wanted a whole number.", patience="some", validation=0.1)

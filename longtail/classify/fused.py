@@ -6,6 +6,7 @@ loss in a score is sigmoid(score) - target, so scores, loss and both products wi
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +27,12 @@ def matrix_type(device: torch.device) -> torch.dtype:
     if device.type == "cuda" or (device.type == "cpu" and has_units is not None and has_units()):
         return torch.bfloat16
     return torch.float32
+
+
+def precision(device: torch.device) -> AbstractContextManager[object]:
+    """Products in bfloat16 where the hardware has units for it; sums, norms and what is learnt stay in float32."""
+    kind = matrix_type(device)
+    return nullcontext() if kind is torch.float32 else torch.autocast(device.type, dtype=kind)
 
 
 def all_labels_bce(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
+from torch.nn import functional
 
 from longtail.classify.mixtures import MIXTURES, mixture
 from longtail.encode.bag import ResidualBlock
@@ -17,9 +18,9 @@ from longtail.encode.dropout import check_share
 from longtail.encode.table import EveryRow, Table, weighted_sum
 from longtail.errors import DataError, SettingError
 
-PARTS = ("text", "graph", "free")
+PARTS = ("text", "graph", "free", "encoded")
 CONVOLUTIONS = ("gale", "lightgcn", "gcn")
-STARTS = ("random", "text", "graph")
+STARTS = ("random", "text", "graph", "encoded")
 BLOCKS = ("scaled", "gated", "none")
 AT_ONCE = 1 << 14  # labels whose texts are summed in one go
 NEARLY_ALL = 3  # a third of the labels is nearly all
@@ -31,14 +32,16 @@ class LabelVectors:
     """Settings of the label side.
 
     Args:
-        parts: any of "text" (the label's own text, LTE), "graph" (its neighbours' texts, GALE) and "free" (a vector of its own).
+        parts: any of "text" (the sum of its text's token vectors, LTE), "graph" (of its neighbours' texts, GALE), "free" (a vector of
+            its own) and "encoded" (its text through the encoder that reads inputs, as two-tower models have it).
         mix: how parts become one vector: "sum", "gated" (a learnt weight per part and dimension, DECAF), "attention" (per label, ECLARE).
         order: graph convolutions of orders 1 to this, each with a block of its own.
         convolution: "gale" (a residual block behind it), "lightgcn" (nothing behind it) or "gcn" (linear and ReLU behind it).
-        start: what free vectors start as: "random", the label's text, or its neighbours' texts ("graph").
+        start: what free vectors start as: "random", the label's text, its neighbours' texts ("graph"), or its text "encoded".
         dropout: after every ReLU of the label side.
         block: "scaled" or "gated", the residual block behind a text (see `encode.bag.ResidualBlock`), or "none" for the sum as it is.
         bias: a number per label besides its vector, as in most linear classifiers.
+        unit: vectors of labels and of texts are scaled to length 1, so that scores are cosines.
     """
 
     parts: tuple[str, ...] = ("free",)
@@ -49,6 +52,7 @@ class LabelVectors:
     dropout: float = 0.2
     block: str = "scaled"
     bias: bool = True
+    unit: bool = False
 
     def __post_init__(self) -> None:
         for what, value, known in (
@@ -70,8 +74,13 @@ class LabelVectors:
         return "graph" in self.parts or self.start == "graph"
 
     @property
-    def needs_text(self) -> bool:
+    def sums_tokens(self) -> bool:
+        """Whether vectors are made of token vectors, and so are as long as these."""
         return "text" in self.parts or self.start == "text" or self.needs_graph
+
+    @property
+    def needs_text(self) -> bool:
+        return self.sums_tokens or "encoded" in self.parts or self.start == "encoded"
 
     def text_rows(self, texts: csr_matrix | None, graph: csr_matrix | None) -> list[csr_matrix]:
         """What is summed over the token table: the label's own tokens, and those of its neighbours, order by order.
@@ -80,7 +89,7 @@ class LabelVectors:
         applied to tokens once, before training, and never again.
         """
         rows: list[csr_matrix] = []
-        if set(self.parts) == {"free"}:
+        if not {"text", "graph"} & set(self.parts):
             return rows
         if texts is None:
             raise DataError("The labels have no texts, which this recipe's label vectors are made of; type labels.parts=free.")
@@ -95,15 +104,33 @@ class LabelVectors:
                 rows.append(around)
         return rows
 
-    def build(self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device) -> LabelSide:
-        return LabelSide(self, n_labels, dim, rows, device)
+    def build(
+        self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device, sequences: RaggedRows | None = None
+    ) -> LabelSide:
+        return LabelSide(self, n_labels, dim, rows, device, sequences)
 
 
 class LabelSide(nn.Module):
-    """Vectors and biases of labels, made when asked for, so that a step pays for the labels it scores and no others."""
+    """Vectors and biases of labels, made when asked for, so that a step pays for the labels it scores and no others.
 
-    def __init__(self, settings: LabelVectors, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device) -> None:
+    Args:
+        rows: what is summed over the token table, see `LabelVectors.text_rows`.
+        sequences: the tokens of label texts in reading order, where a part of the vectors is "encoded".
+    """
+
+    def __init__(
+        self,
+        settings: LabelVectors,
+        n_labels: int,
+        dim: int,
+        rows: Sequence[csr_matrix],
+        device: torch.device,
+        sequences: RaggedRows | None = None,
+    ) -> None:
         super().__init__()
+        if "encoded" in settings.parts and sequences is None:
+            raise DataError("The labels have no texts, which this recipe's label vectors are made of; type labels.parts=free.")
+        self.sequences = sequences if "encoded" in settings.parts else None
         self.settings, self.n_labels, self.dim = settings, n_labels, dim
         self.texts = [RaggedRows.of(part, device) for part in rows]
         self._rows, self._every = list(rows), list[EveryRow]()
@@ -112,7 +139,8 @@ class LabelSide(nn.Module):
         self.bias = Table(n_labels, 1, scale=0.0) if settings.bias else None
         if self.bias is not None:
             nn.init.constant_(self.bias.weight, FIRST_BIAS)
-        self.mix = mixture(settings.mix, len(rows) + (self.free is not None), dim, settings.dropout)
+        n_parts = len(rows) + (self.free is not None) + (self.sequences is not None)
+        self.mix = mixture(settings.mix, n_parts, dim, settings.dropout)
         self.summed: list[Tensor] | None = None  # (n_labels, dim) each, where the token table is frozen
 
     def _block(self, place: int) -> nn.Module:
@@ -143,6 +171,12 @@ class LabelSide(nn.Module):
             return []
         return [rows.take(labels) for rows in self.texts]
 
+    def to_encode(self, labels: Tensor | None) -> TokenBatch | None:
+        """The token rows that `vectors` wants encoded."""
+        if self.sequences is None:
+            return None
+        return self.sequences.all() if labels is None else self.sequences.take(labels)
+
     def _nearly_all(self, labels: Tensor) -> bool:
         """Whether it is cheaper to sum the texts of all labels, whose order is known, than of these."""
         return bool(self.texts) and NEARLY_ALL * len(labels) >= self.n_labels and self.n_labels > AT_ONCE
@@ -152,12 +186,15 @@ class LabelSide(nn.Module):
             self._every = [EveryRow(part, table.device) for part in self._rows]
         return [every.sums(table) for every in self._every]
 
-    def vectors(self, labels: Tensor | None, sums: Sequence[Tensor], table: Tensor) -> tuple[Tensor, Tensor | None]:
+    def vectors(
+        self, labels: Tensor | None, sums: Sequence[Tensor], table: Tensor, encoded: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Vectors (m, dim) and biases (m,) of these labels, which come without repeats; of all of them for None.
 
         Args:
             sums: of what `tokens` names, (m, dim) each.
             table: all token vectors, for when that was nothing.
+            encoded: (m, dim) what the encoder makes of what `to_encode` names.
         """
         if self.summed is not None:
             sums = [part if labels is None else part[labels] for part in self.summed]
@@ -168,22 +205,13 @@ class LabelSide(nn.Module):
         parts = [block(part) for block, part in zip(self.blocks, sums, strict=True)]
         if self.free is not None:
             parts.append(self.free.weight if labels is None else self.free.rows(labels))
+        if encoded is not None:
+            parts.append(encoded)
         bias = None
         if self.bias is not None:
             bias = (self.bias.weight if labels is None else self.bias.rows(labels)).squeeze(1)
-        return self.mix(parts), bias
-
-    @torch.no_grad()
-    def everything(self, table: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Vectors and biases of all labels, in pieces: what prediction works with."""
-        vectors, biases = [], []
-        for start in range(0, self.n_labels, AT_ONCE):
-            labels = torch.arange(start, min(start + AT_ONCE, self.n_labels), device=table.device)
-            sums = [] if self.summed is not None else [weighted_sum(rows.take(labels), table) for rows in self.texts]
-            found, bias = self.vectors(labels, sums, table)
-            vectors.append(found)
-            biases += [] if bias is None else [bias]
-        return torch.cat(vectors), torch.cat(biases) if biases else None
+        made = self.mix(parts)
+        return functional.normalize(made, dim=1) if self.settings.unit else made, bias
 
 
 def _in_pieces(rows: RaggedRows) -> Iterator[TokenBatch]:

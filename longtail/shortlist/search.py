@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtail.classify.fused import matrix_type
+from longtail.encode.batch import TokenBatch, row_of_each
 from longtail.values import Ints, Offsets
 
 NOTHING = -1
@@ -134,3 +135,24 @@ class ClusterIndex:
         """(b, beam * largest) labels of the best clusters, -1 in empty places, and the chance of each one's cluster."""
         scores = functional.linear(text, self.vectors, self.bias)
         return labels_of(*beam(scores, self.beam, self.graph), self.members)
+
+
+def near_and_wrong(texts: Tensor, labels: Tensor, right: TokenBatch, keep: int) -> Tensor:
+    """(b, keep) int32: the labels with the highest scores of those that are not right; -1 where there are no more.
+
+    Args:
+        texts: (b, dim).
+        labels: (n_labels, dim).
+        right: the right labels of each text.
+    """
+    kind = matrix_type(texts.device)
+    rows_of_right, vectors = row_of_each(right), labels.to(kind)
+    found = []
+    for start in range(0, len(texts), max(1, SCORES_AT_ONCE // len(labels))):
+        stop = min(len(texts), start + max(1, SCORES_AT_ONCE // len(labels)))
+        scores = (texts[start:stop].to(kind) @ vectors.T).float()
+        own = slice(int(right.offsets[start]), int(right.offsets[stop]))
+        scores[rows_of_right[own] - start, right.ids[own]] = -torch.inf
+        top = torch.topk(scores, min(keep, scores.shape[1]), dim=1)
+        found.append(torch.where(top.values > -torch.inf, top.indices, NOTHING).int())
+    return torch.cat(found)

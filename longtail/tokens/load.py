@@ -17,6 +17,7 @@ KINDS = {  # imported on first use
     "words": "longtail.tokens.words:Words",
     "wordpiece": "longtail.tokens.wordpiece:WordPiece",
     "words+pieces": "longtail.tokens.both:WordsAndPieces",
+    "pretrained": "longtail.tokens.borrowed:Borrowed",
 }
 
 
@@ -45,4 +46,5 @@ def _from_state(state: dict[str, Any]) -> Tokenizer:
         raise ValueError("its idf does not fit its names")
     module, _, attribute = KINDS[kind].partition(":")
     made = getattr(import_module(module), attribute)(**settings)
-    return Tokenizer(made, made.cutter(names), rarity)
+    rules = [state["library"]] if "library" in state else []  # only of a kind that takes over those of others
+    return Tokenizer(made, made.cutter(names, *rules), rarity)

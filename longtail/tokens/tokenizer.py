@@ -78,6 +78,11 @@ class Tokenizer:
     def n_tokens(self) -> int:
         return len(self.cutter.names)
 
+    @property
+    def n_cut(self) -> int:
+        """Texts so far that were too long; of a kind that counts them."""
+        return int(getattr(self.cutter, "n_cut", 0))
+
     def names(self) -> list[str]:
         """The text of each id; `[PAD]` first."""
         return list(self.cutter.names)
@@ -110,6 +115,9 @@ class Tokenizer:
         """All that the tokenizer is, as strict JSON."""
         # a float32 as the float64 of the same value: it comes back exactly
         parts = {"kind": self.settings.kind, "settings": asdict(self.settings), "names": self.cutter.names, "idf": self.idf.tolist()}  # type: ignore[call-overload]
+        library = getattr(self.cutter, "library", None)  # rules that others wrote, for a kind that takes them over
+        if library is not None:
+            parts["library"] = library
         return json.dumps(parts, ensure_ascii=False, allow_nan=False)
 
     def save(self, path: str | Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,24 @@ from longtail.augment.rows import Augmentation, Augmented
 from longtail.classify.vectors import LabelSide, LabelVectors
 from longtail.encode.batch import RaggedRows
 from longtail.encode.table import Table, weighted_sum
-from longtail.errors import DataError
+from longtail.errors import DataError, SettingError
 from longtail.graph.cooccurrence import symmetric_cooccurrence
 from longtail.network import Network
 from longtail.shortlist.clusters import Clusters, cluster_labels, label_centroids, smooth
-from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, nearest_labels
+from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, near_and_wrong, nearest_labels
 from longtail.tokens.cache import cached_rows
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.checkpoint import Saved, random_state, set_random_state
+from longtail.train.contrast import Picked
 from longtail.train.loop import Pace, Position, Rows, Watcher, train
 from longtail.train.objectives import EveryLabel, GraphPenalised, Objective, SharedPool, Shortlisted, Synchronised
 from longtail.train.optimizer import Adam
-from longtail.train.stages import ClusterSettings, Stage
+from longtail.train.stages import ClusterSettings, Contrast, Stage
 from longtail.values import Floats, LabelGraph, Split, Texts
 
 ROWS_AT_ONCE = 2048
+HEADS_FASTER = 2  # times the rate of a pretrained encoder, for its heads, which begin at random (UniDEC)
 GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
 
 
@@ -44,7 +47,8 @@ class Material:
     train: Split
     label_texts: Texts | None
     tokenizer: Tokenizer
-    label_tokens: csr_matrix | None  # (n_labels, n_tokens)
+    label_rows: TokenRows | None  # of label texts, in reading order
+    label_tokens: csr_matrix | None  # (n_labels, n_tokens): the same, with equal tokens added up
     graph: LabelGraph | None  # for label vectors, smoothing and GAME
     start_vectors: tuple[Floats, NDArray[np.bool_]] | None  # pretrained token vectors, and which tokens have one
     augmentation: Augmentation | None
@@ -75,6 +79,8 @@ class Parts:
 
     encoder: Any  # settings with `dim`, `output_dim` and `build()`
     labels: LabelVectors
+    classifiers: LabelVectors  # a second set of label vectors, for stages that learn one
+    contrast: Contrast
     clusters: ClusterSettings
     shortlist: str  # where shortlists come from: "clusters" or "nearest" label centroids
     keep: int  # labels of a "nearest" shortlist
@@ -82,9 +88,9 @@ class Parts:
 
     @property
     def dim(self) -> int:
-        """What texts and labels have in common: label texts are as long as token vectors are."""
-        made_of_text = self.labels.needs_text or any(stage.parts and set(stage.parts) - {"free"} for stage in self.stages)
-        return int(self.encoder.dim if made_of_text else self.encoder.output_dim)
+        """What texts and labels have in common: sums of token vectors are as long as these are."""
+        sums_tokens = self.labels.sums_tokens or any(stage.parts and {"text", "graph"} & set(stage.parts) for stage in self.stages)
+        return int(self.encoder.dim if sums_tokens else self.encoder.output_dim)
 
 
 class Course:
@@ -95,10 +101,13 @@ class Course:
         torch.manual_seed(seed)
         dim = parts.encoder.dim
         table = Table(material.tokenizer.n_tokens, dim, scale=(2 / dim) ** 0.5)
-        self._start_table(table)
-        self.network = Network(table, parts.encoder.build(), parts.dim).to(device)
+        encoder = parts.encoder.build()
+        self._start_table(table, getattr(encoder, "word_vectors", None))
+        self.network = Network(table, encoder, int(parts.encoder.output_dim), parts.dim).to(device)
         self.clusters: Clusters | None = None
         self.shortlist: Tensor | None = None
+        self.row_clusters: Tensor | None = None  # (n_rows,): rows that come in one batch
+        self.looked: int | None = None  # the epoch of the stage in which near labels and rows were last looked for
         self.optimizer: Adam | None = None
         self.objective: Objective | None = None
         self.stage = 0
@@ -118,7 +127,7 @@ class Course:
             if saved is not None:
                 self.objective.load({name: tensor.to(self.device) for name, tensor in saved.group("objective").items()})
             if saved is None:
-                self.optimizer = Adam(self._trained(stage), stage.weight_decay)
+                self.optimizer = self._optimizer(stage)
                 torch.manual_seed(self.seed * 7919 + self.stage)
             assert self.optimizer is not None
             train(
@@ -135,7 +144,18 @@ class Course:
 
     # ---- beginning a stage
 
-    def _start_table(self, table: Table) -> None:
+    def _start_table(self, table: Table, of_encoder: Tensor | None) -> None:
+        """At pretrained token vectors, where there are some: those the encoder was trained with, or those of a file."""
+        if of_encoder is not None:
+            if of_encoder.shape != (len(table.weight) - 1, table.weight.shape[1]):
+                raise SettingError(
+                    f"The tokenizer has {len(table.weight) - 1:,} tokens, the encoder vectors of {len(of_encoder):,}; wanted the tokenizer "
+                    'that the encoder was trained with, kind = "pretrained" of the same model.'
+                )
+            with torch.no_grad():
+                table.weight[0].zero_()
+                table.weight[1:] = of_encoder
+            return
         if self.material.start_vectors is None:
             return
         vectors, found = self.material.start_vectors
@@ -161,7 +181,8 @@ class Course:
                 self._start_free(side, task)
                 network.sides[task] = side
         self._freeze(stage)
-        self.shortlist = self._shortlists() if stage.score == "shortlist" and stage.task == "labels" else None
+        self.shortlist = self._shortlists() if stage.score == "shortlist" and stage.task in ("labels", "classifiers") else None
+        self.row_clusters, self.looked = None, None
 
     def _is_built(self, task: str, stage: Stage) -> bool:
         """Whether the stage begins with a side of its own for the task, or goes on with what the one before it learnt."""
@@ -176,7 +197,7 @@ class Course:
 
     @staticmethod
     def _tasks(stage: Stage) -> tuple[str, ...]:
-        return ("labels", "clusters") if stage.task == "both" else (stage.task,)
+        return {"both": ("labels", "clusters"), "unified": ("labels", "classifiers")}.get(stage.task, (stage.task,))
 
     def _side(self, task: str, stage: Stage) -> LabelSide:
         settings, n = self._vectors(task, stage), self.material.n_labels
@@ -186,9 +207,14 @@ class Course:
             n = self.clusters.n_clusters
             texts = None if texts is None or not settings.needs_text else self.clusters.meta_text(texts)
             graph = None if graph is None or not settings.needs_graph else self.clusters.meta_graph(graph)
-        return settings.build(n, self.network.dim, settings.text_rows(texts, graph), self.device).to(self.device)
+        sequences = None
+        if "encoded" in settings.parts and self.material.label_rows is not None:
+            sequences = _ragged(self.material.label_rows, self.device)
+        return settings.build(n, self.network.dim, settings.text_rows(texts, graph), self.device, sequences).to(self.device)
 
     def _vectors(self, task: str, stage: Stage) -> LabelVectors:
+        if task == "classifiers":
+            return self.parts.classifiers
         parts = stage.parts
         if task == "clusters" and self.parts.clusters.parts is not None:
             parts = self.parts.clusters.parts
@@ -204,28 +230,58 @@ class Course:
         texts, graph = self.material.label_tokens, None if self.material.graph is None else self.material.graph.weights
         if texts is None:
             raise DataError("The labels have no texts, which free vectors of this recipe start from; type labels.start=random.")
+        if start == "encoded":
+            vectors = self._encoded_labels()
+            if graph is not None:
+                vectors = torch.nn.functional.normalize(torch.from_numpy(np.asarray(graph @ vectors.cpu().numpy())).to(self.device), dim=1)
+            assert side.free is not None
+            with torch.no_grad():
+                side.free.weight.copy_(vectors)
+            return
         if task == "clusters":
             assert self.clusters is not None
             texts = self.clusters.meta_text(texts)
             graph = None if graph is None else self.clusters.meta_graph(graph)
         side.start_free_at(csr_matrix(graph @ texts) if start == "graph" and graph is not None else texts, self.network.table.weight)
 
+    @torch.no_grad()
+    def _encoded_labels(self) -> Tensor:
+        """(n_labels, dim), of unit length: what the encoder makes of label texts."""
+        assert self.material.label_rows is not None
+        self.network.eval()
+        rows = _ragged(self.material.label_rows, self.device)
+        places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
+        return torch.cat([self.network.encode(rows.take(part), unit=True).float() for part in places])
+
     def _freeze(self, stage: Stage) -> None:
+        frozen_table = "table" in stage.freeze or "encoder" in stage.freeze
         table = self.network.table.weight
-        table.requires_grad_("table" not in stage.freeze)
+        table.requires_grad_(not frozen_table)
+        self.network.encoder.requires_grad_("encoder" not in stage.freeze)
         for side in self.network.sides.values():
             assert isinstance(side, LabelSide)
             side.summed = None
-            if "table" in stage.freeze:
+            if frozen_table:
                 side.sum_once(table)
 
     def _trained(self, stage: Stage) -> list[tuple[str, torch.nn.Parameter]]:
-        left_alone = {f"sides.{task}." for task in ("labels", "clusters") if task not in self._tasks(stage)} | {"cluster_encoder."}
+        left_alone = {f"sides.{task}." for task in self.network.sides if task not in self._tasks(stage)} | {"cluster_encoder."}
         return [
             (name, parameter)
             for name, parameter in self.network.named_parameters()
             if parameter.requires_grad and not name.startswith(tuple(left_alone))
         ]
+
+    def _optimizer(self, stage: Stage) -> Adam:
+        trained = self._trained(stage)
+        factors, momenta = {}, {}
+        for name, _ in trained:
+            if stage.encoder_rate is not None and not name.startswith("sides."):
+                is_head = name.startswith("encoder.heads.")
+                factors[name] = stage.encoder_rate / stage.learning_rate * (HEADS_FASTER if is_head else 1)
+            elif stage.momentum and name.startswith("sides."):
+                momenta[name] = stage.momentum
+        return Adam(trained, stage.weight_decay, factors, momenta)
 
     # ---- clusters and shortlists
 
@@ -288,7 +344,7 @@ class Course:
         """From vectors of texts to labels, by clusters as they are now."""
         assert self.clusters is not None
         settings, graph = self.parts.clusters, None
-        vectors, bias = self.network.side("clusters").everything(self.network.table.weight)
+        vectors, bias = self.network.all_label_vectors("clusters")
         members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
         if settings.game:
             assert self.material.graph is not None
@@ -299,13 +355,15 @@ class Course:
     # ---- rows and objective
 
     def _rows_of(self, stage: Stage) -> Callable[[int], Rows]:
-        material, tasks = self.material, self._tasks(stage)
-        if material.augmentation is None or not material.augmentation.changes:
-            rows = self._static_rows(tasks)
-            return lambda epoch: rows
+        material = self.material
+        tasks = tuple(dict.fromkeys("clusters" if task == "clusters" else "labels" for task in self._tasks(stage)))
+        looks_again = stage.score == "picked" and self.parts.contrast.looks_again
 
         def of_epoch(epoch: int) -> Rows:
-            assert material.augmentation is not None
+            if looks_again and epoch % self.parts.contrast.refresh == 0 and self.looked != epoch:
+                self._look_around(epoch)
+            if material.augmentation is None or not material.augmentation.changes:
+                return self._static_rows(tasks)
             made = material.augmentation.for_epoch(epoch, material.train, material.label_texts, seed=material.seed + self.stage)
             return self._on_device(made, self.material.tokens_of(made.split), tasks)
 
@@ -316,6 +374,7 @@ class Course:
             self._static is None
             or set(self._static.targets) != set(tasks)
             or self._static.shortlist is not self.shortlist
+            or self._static.clusters is not self.row_clusters
             or "clusters" in tasks
         ):
             self._static = self._on_device(self.material.augmented, self.material.tokens_of_all(), tasks)
@@ -329,12 +388,32 @@ class Course:
                 assert self.clusters is not None
                 labels = self.clusters.meta_targets(labels)
             targets[task] = RaggedRows.of(labels, self.device)
-        shortlist = self.shortlist
-        if shortlist is not None and made is not self.material.augmented:
-            # rows made anew each epoch, in an order of their own, share the shortlist of the row that they were made from
-            shortlist = shortlist[torch.from_numpy(made.source.astype(np.int64)).to(self.device)]
+        shortlist, clusters = self.shortlist, self.row_clusters
+        if made is not self.material.augmented:
+            # rows made anew each epoch, in an order of their own, share what was found for the row that they were made from
+            source = torch.from_numpy(made.source.astype(np.int64)).to(self.device)
+            shortlist, clusters = (None if found is None else found[source] for found in (shortlist, clusters))
         weights = torch.from_numpy(made.row_weights).to(self.device)
-        return Rows(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device), targets, weights, shortlist)
+        return Rows(_ragged(tokens, self.device), targets, weights, shortlist, clusters)
+
+    @torch.no_grad()
+    def _look_around(self, epoch: int) -> None:
+        """With the network as it is now, find the labels that are near each row and wrong, and the rows that belong into one batch."""
+        contrast, pace = self.parts.contrast, self.pace
+        self.network.eval()
+        rows = self._static_rows(("labels",))
+        places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
+        texts = torch.cat([self.network.encode(rows.tokens.take(part), unit=True).float() for part in places])
+        together = contrast.rows_together(epoch, pace.epochs, pace.batch_size)
+        if together > 1 and len(rows) > together:
+            n_clusters = 1 << max(1, round(log2(len(rows) / together)))
+            found = cluster_labels(texts.cpu().numpy(), n_clusters, seed=self.seed + epoch).of_label
+            self.row_clusters = torch.from_numpy(found.astype(np.int64)).to(self.device)
+        if contrast.hard:
+            labels, _ = self.network.all_label_vectors("labels")
+            wanted = min(contrast.hard * contrast.refresh, self.material.n_labels)
+            self.shortlist = torch.cat([near_and_wrong(texts[part], labels, rows.targets["labels"].take(part), wanted) for part in places])
+        self.looked = epoch
 
     def _objective(self, stage: Stage) -> Objective:
         objective = self._scored(stage)
@@ -351,10 +430,16 @@ class Course:
             members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
             return Synchronised(members, n_labels, self.parts.clusters.beam, stage.detached_epochs)
         if stage.score == "shortlist":
-            return Shortlisted(n_labels, stage.n_random, stage.add_missed)
+            return Shortlisted(n_labels, stage.n_random, stage.add_missed, stage.task)
         if stage.score == "pool":
-            return SharedPool(n_labels, stage.n_hard, stage.n_random)
-        return EveryLabel("labels")
+            return SharedPool(n_labels, stage.n_hard, stage.n_random, stage.task)
+        if stage.task == "unified":
+            losses = {"labels": (stage.loss,), "classifiers": stage.classifier_loss}
+            shares = {"labels": self.parts.contrast.share, "classifiers": 1 - self.parts.contrast.share}
+            return Picked(n_labels, self.parts.contrast, losses, shares, every_label=stage.score == "all")
+        if stage.score == "picked" or stage.loss != "bce":
+            return Picked(n_labels, self.parts.contrast, {stage.task: (stage.loss,)}, {stage.task: 1.0}, every_label=stage.score == "all")
+        return EveryLabel(stage.task)
 
     # ---- checkpoints
 
@@ -368,8 +453,11 @@ class Course:
             found |= {f"objective/{name}": tensor for name, tensor in self.objective.state().items()}
         if self.clusters is not None:
             found["course/clusters"] = torch.from_numpy(self.clusters.of_label)
-        if self.shortlist is not None:
-            found["course/shortlist"] = self.shortlist
+        for name, tensor in (("shortlist", self.shortlist), ("row_clusters", self.row_clusters)):
+            if tensor is not None:
+                found[f"course/{name}"] = tensor
+        if self.looked is not None:
+            found["course/looked"] = torch.tensor(self.looked)
         return found
 
     def _restore(self, saved: Saved) -> Position:
@@ -387,8 +475,13 @@ class Course:
                     self.network.sides[task] = self._side(task, stage)
         self.network.load_state_dict(saved.group("network"))
         self._freeze(stages[-1])
-        self.shortlist = kept["shortlist"].to(self.device) if "shortlist" in kept else None
-        self.optimizer = Adam(self._trained(stages[-1]), stages[-1].weight_decay)
+        self.shortlist, self.row_clusters = (kept[name].to(self.device) if name in kept else None for name in ("shortlist", "row_clusters"))
+        self.looked = int(kept["looked"]) if "looked" in kept else None
+        self.optimizer = self._optimizer(stages[-1])
         self.optimizer.load(saved.group("optimizer"))
         set_random_state(saved.group("random"))
         return Position(int(saved.notes["epoch"]), int(saved.notes["step"]))
+
+
+def _ragged(rows: TokenRows, device: torch.device) -> RaggedRows:
+    return RaggedRows(rows.ids, rows.weights, rows.offsets, device)

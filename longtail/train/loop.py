@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from longtail.classify.fused import matrix_type
+from longtail.classify.fused import precision
 from longtail.encode.batch import RaggedRows
 from longtail.errors import SettingError
 from longtail.network import Network
 from longtail.train.objectives import Objective, Step
 from longtail.train.optimizer import Adam
 from longtail.train.schedules import SCHEDULES
-
-FEWEST_NUMBERS = 1 << 18  # scores at a time; where these do not fit, no smaller chunk will help
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,7 @@ class Rows:
     targets: Mapping[str, RaggedRows]  # task -> right labels
     weights: Tensor  # (n,)
     shortlist: Tensor | None = None  # (n, m)
+    clusters: Tensor | None = None  # (n,): rows of a cluster come one after the other
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -88,7 +86,7 @@ def train(
     device = network.table.weight.device
     for epoch in range(start.epoch, pace.epochs):
         rows = rows_of(epoch)
-        batches = shuffled(len(rows), seed, epoch).to(device).split(pace.batch_size)
+        batches = order_of(rows, seed, epoch).to(device).split(pace.batch_size)
         watcher.begin(epoch, len(batches))
         network.train()
         first = start.step if epoch == start.epoch else 0
@@ -100,6 +98,16 @@ def train(
             watcher.stepped(Position(epoch, number + 1), loss, len(batches[number]))
         if watcher.ended(epoch):
             return
+
+
+def order_of(rows: Rows, seed: int, epoch: int) -> Tensor:
+    """Rows in the order in which an epoch meets them: at random, or clusters at random and rows of a cluster together."""
+    order = shuffled(len(rows), seed, epoch)
+    if rows.clusters is None:
+        return order
+    clusters = rows.clusters.cpu()
+    place = shuffled(int(clusters.max()) + 1, ~seed, epoch)
+    return order[torch.argsort(place[clusters[order]], stable=True)]
 
 
 def shuffled(n: int, seed: int, epoch: int) -> Tensor:
@@ -116,19 +124,13 @@ def backward(network: Network, objective: Objective, optimizer: Adam, step: Step
                 loss = objective(network, step)
             loss.backward()
         except torch.OutOfMemoryError:
-            if objective.chunk_numbers <= FEWEST_NUMBERS:
+            smaller = objective.shrink(network)
+            if smaller is None:
                 raise SettingError(
-                    f"The GPU ran out of memory at a batch of {len(step.weights):,} rows, with labels in the smallest chunks. "
-                    f"Type a smaller batch, such as batch_size={max(1, len(step.weights) // 2)}."
+                    f"The GPU ran out of memory at a batch of {len(step.weights):,} rows, with as little at a time as can be. "
+                    f"Type {objective.advice}, such as batch_size={max(1, len(step.weights) // 2)}."
                 ) from None
-            objective.chunk_numbers //= 2
             torch.cuda.empty_cache()
-            watcher.told(f"The GPU ran out of memory; going on with {objective.chunk_numbers:,} scores at a time.")
+            watcher.told(f"The GPU ran out of memory; going on with {smaller}.")
             continue
         return loss.detach()
-
-
-def precision(device: torch.device) -> AbstractContextManager[object]:
-    """Products in bfloat16 where the hardware has units for it; sums, norms and what is learnt stay in float32."""
-    kind = matrix_type(device)
-    return nullcontext() if kind is torch.float32 else torch.autocast(device.type, dtype=kind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from scipy.sparse import csr_matrix
@@ -23,6 +24,7 @@ from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
 from longtail.network import Network
 
 HARD_AMONG = 1 << 16  # labels among which the hardest are looked for in a step
+FEWEST_NUMBERS = 1 << 18  # scores at a time; where these do not fit, no smaller chunk will help
 PENALISED = 1024  # labels whose pairs the GLaS regulariser looks at in a step
 
 
@@ -36,6 +38,10 @@ class Step:
     shortlist: Tensor | None  # (b, n) label ids, where the stage has shortlists
     epoch: int
 
+    def right(self, task: str) -> TokenBatch:
+        """The right answers of a task; classifiers are of labels, too."""
+        return self.targets["clusters" if task == "clusters" else "labels"]
+
 
 class Objective(ABC):
     """Called with a batch; returns its loss."""
@@ -44,6 +50,15 @@ class Objective(ABC):
 
     @abstractmethod
     def __call__(self, network: Network, step: Step) -> Tensor: ...
+
+    def shrink(self, network: Network) -> str | None:
+        """Memory ran out: do with less at a time from here on. Returns how, or None where no less will do."""
+        if self.chunk_numbers <= FEWEST_NUMBERS:
+            return None
+        self.chunk_numbers //= 2
+        return f"{self.chunk_numbers:,} scores at a time"
+
+    advice: ClassVar[str] = "a smaller batch"  # where no less will do
 
     def state(self) -> dict[str, Tensor]:
         """What a resumed run needs to know of the steps before."""
@@ -63,7 +78,7 @@ class EveryLabel(Objective):
     def __call__(self, network: Network, step: Step) -> Tensor:
         hidden, sides = network(step.tokens, {self.task: None})
         vectors, bias = sides[self.task]
-        return all_labels_bce(network.text(hidden, self.task), vectors, bias, step.targets[self.task], step.weights, self.chunk_numbers)
+        return all_labels_bce(network.text(hidden, self.task), vectors, bias, step.right(self.task), step.weights, self.chunk_numbers)
 
 
 @dataclass
@@ -78,6 +93,7 @@ class SharedPool(Objective):
     n_labels: int
     n_hard: int
     n_random: int
+    task: str = "labels"
     refresh: int = 50
     chunk_numbers: int = CHUNK_NUMBERS
 
@@ -91,21 +107,21 @@ class SharedPool(Objective):
         if self.n_hard:
             named.append(self._hardest(network, step))
         pool, places = distinct_ids(torch.cat(named), self.n_labels)
-        hidden, sides = network(step.tokens, {"labels": pool})
-        vectors, bias = sides["labels"]
+        hidden, sides = network(step.tokens, {self.task: pool})
+        vectors, bias = sides[self.task]
         placed = TokenBatch(places[: len(targets.ids)], targets.weights, targets.offsets)
-        return all_labels_bce(network.text(hidden, "labels"), vectors, bias, placed, step.weights, self.chunk_numbers)
+        return all_labels_bce(network.text(hidden, self.task), vectors, bias, placed, step.weights, self.chunk_numbers)
 
     @torch.no_grad()
     def _hardest(self, network: Network, step: Step) -> Tensor:
         """(n_hard,) labels that score highest for any row and are right for none."""
         network.eval()
         if self._known is None or self._age >= self.refresh:
-            vectors, bias = network.side("labels").everything(network.table.weight)
+            vectors, bias = network.all_label_vectors(self.task)
             self._known, self._age = (vectors.to(matrix_type(vectors.device)), bias), 0
         self._age += 1
         vectors, bias = self._known
-        text = network.encode(step.tokens).to(vectors.dtype)
+        text = network.encode(step.tokens, self.task, network.side(self.task).settings.unit).to(vectors.dtype)
         network.train()
         first, last = 0, self.n_labels
         if self.n_labels > HARD_AMONG:  # a part of the labels, another one in every step, so that a step costs the same for any number
@@ -138,6 +154,7 @@ class Shortlisted(Objective):
     n_labels: int
     n_random: int = 0
     add_missed: bool = True
+    task: str = "labels"
     chunk_numbers: int = CHUNK_NUMBERS
 
     def __call__(self, network: Network, step: Step) -> Tensor:
@@ -147,9 +164,9 @@ class Shortlisted(Objective):
             drawn = torch.randint(self.n_labels, (self.n_random,), device=shortlist.device)
             shortlist = torch.cat([shortlist, drawn.expand(len(shortlist), -1)], dim=1)
         candidates = with_targets(shortlist, step.targets["labels"], self.n_labels, self.add_missed)
-        hidden, sides = network(step.tokens, {"labels": candidates.labels})
-        vectors, bias = sides["labels"]
-        scores = scores_of(network.text(hidden, "labels"), vectors, bias, candidates.places)
+        hidden, sides = network(step.tokens, {self.task: candidates.labels})
+        vectors, bias = sides[self.task]
+        scores = scores_of(network.text(hidden, self.task), vectors, bias, candidates.places)
         return (losses.bce(scores, candidates.targets, candidates.counted) * step.weights).mean()
 
 
@@ -207,8 +224,10 @@ class GraphPenalised(Objective):
         labels, _ = distinct_ids(step.targets["labels"].ids, self.similarity.shape[0])
         labels = labels[torch.sort(torch.randperm(len(labels), device=labels.device)[:PENALISED]).values]
         vectors, _ = network.label_vectors("labels", labels)
-        self.objective.chunk_numbers = self.chunk_numbers
         return self.objective(network, step) + self.weight * graph_penalty(vectors.float(), labels, self.similarity)
+
+    def shrink(self, network: Network) -> str | None:
+        return self.objective.shrink(network)
 
     def state(self) -> dict[str, Tensor]:
         return self.objective.state()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -17,11 +17,22 @@ class Adam:
     """Adam of Kingma and Ba. Parameters whose gradient is sparse are updated lazily: untouched rows keep value and moments.
 
     Dense parameters go through torch's own fused version. State is plain tensors by name, so a checkpoint needs no pickle.
+
+    Args:
+        factors: by how much the rate of some parameters differs from that of the rest, by name.
+        momenta: parameters with dense gradients that are learnt by plain gradient descent with so much momentum, by name.
     """
 
-    def __init__(self, parameters: Iterable[tuple[str, nn.Parameter]], weight_decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[tuple[str, nn.Parameter]],
+        weight_decay: float = 0.0,
+        factors: Mapping[str, float] | None = None,
+        momenta: Mapping[str, float] | None = None,
+    ) -> None:
         self.parameters = dict(parameters)
         self.weight_decay = weight_decay
+        self.factors, self.momenta = factors or {}, momenta or {}
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.steps = 0
 
@@ -32,18 +43,28 @@ class Adam:
     @torch.no_grad()
     def step(self, rate: float) -> None:
         self.steps += 1
-        dense: list[str] = []
+        dense: dict[float, list[str]] = {}
         for name, parameter in self.parameters.items():
             if parameter.grad is None:
                 continue
             if name not in self.moments:
                 self.moments[name] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            own = rate * self.factors.get(name, 1.0)
             if parameter.grad.is_sparse:
-                self._lazily(name, rate)
+                self._lazily(name, own)
+            elif name in self.momenta:
+                self._down(name, own)
             else:
-                dense.append(name)
-        if dense:
-            self._densely(dense, rate)
+                dense.setdefault(own, []).append(name)
+        for own, names in dense.items():
+            self._densely(names, own)
+
+    def _down(self, name: str, rate: float) -> None:
+        """Down the gradient, with momentum."""
+        parameter = self.parameters[name]
+        assert parameter.grad is not None
+        speed = self.moments[name][0].mul_(self.momenta[name]).add_(parameter.grad)
+        parameter.mul_(1 - rate * self.weight_decay).sub_(speed, alpha=rate)
 
     def _lazily(self, name: str, rate: float) -> None:
         parameter = self.parameters[name]

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from math import ceil, isfinite, log2
 
 from longtail.errors import SettingError
+from longtail.names import LOSSES
 from longtail.train.loop import Pace
 from longtail.train.schedules import SCHEDULES
 
-TASKS = ("labels", "clusters", "both")
-SCORES = ("all", "pool", "shortlist")
+TASKS = ("labels", "clusters", "both", "classifiers", "unified")
+SCORES = ("all", "pool", "shortlist", "picked")
 CLUSTER_BY = ("nothing", "features", "vectors", "texts")
-FROZEN = ("table",)
+FROZEN = ("table", "encoder")
 FRESH = ("encoder",)
+BATCHES = ("random", "clustered", "growing")
+REDUCTIONS = ("one", "some")
 
 
 @dataclass(frozen=True)
@@ -21,15 +24,20 @@ class Stage:
     """Settings of a stage.
 
     Args:
-        task: "labels"; "clusters" of them, a surrogate that is quick to learn; or "both" together (InceptionXML).
-        score: which labels a row is scored against in the task "labels": "all"; a "pool" that the batch shares; the row's own
-            "shortlist", made when the stage begins.
+        task: "labels"; "clusters" of them, a surrogate that is quick to learn; or "both" together (InceptionXML). With a second set of
+            label vectors, the table `classifiers` of a recipe: these alone ("classifiers"), or both sets in one pass ("unified", UniDEC).
+        score: which labels a row is scored against: "all"; a "pool" that the batch shares; the row's own "shortlist", made when the
+            stage begins; or labels "picked" for the batch, as the table `contrast` of a recipe says.
+        loss: of labels that are scored by "all" or "picked"; see `longtail list losses`.
+        classifier_loss: of the classifiers in the task "unified"; several are added up.
         parts: of the label vectors, where a stage learns fewer of them than the recipe has.
         cluster_by: when the stage begins, cluster labels anew by the tf-idf "features" of their rows, by the learnt "vectors" of
             their rows, or by the learnt vectors of their own "texts".
         least_steps: more epochs are run where these are fewer steps than this. Papers count epochs of data sets with a thousand batches;
             a small one needs as many steps.
-        freeze: "table": token vectors stay as they are.
+        encoder_rate: learning rate of the encoder and its token vectors, where it is not that of the rest; its heads learn at twice that.
+        momentum: learn label vectors by stochastic gradient descent with so much momentum instead of Adam (Renee).
+        freeze: "table": token vectors stay as they are; "encoder": the encoder does.
         fresh: "encoder": the encoder's layers start anew; where clusters were learnt, their encoder is kept for them.
         detached_epochs: of "both", in which labels do not move the encoder.
         n_random: labels drawn at random for a batch, besides shortlists or the pool.
@@ -41,12 +49,16 @@ class Stage:
 
     task: str = "labels"
     score: str = "all"
+    loss: str = "bce"
+    classifier_loss: tuple[str, ...] = ("bce",)
     parts: tuple[str, ...] | None = None
     cluster_by: str = "nothing"
     epochs: int = 10
     least_steps: int = 0
     batch_size: int = 256
     learning_rate: float = 1e-3
+    encoder_rate: float | None = None
+    momentum: float = 0.0
     schedule: str = "onecycle"
     freeze: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
@@ -63,6 +75,8 @@ class Stage:
             ("score", self.score, SCORES),
             ("cluster_by", self.cluster_by, CLUSTER_BY),
             ("schedule", self.schedule, SCHEDULES),
+            ("loss", self.loss, LOSSES),
+            *(("classifier_loss", value, LOSSES) for value in self.classifier_loss),
             *(("freeze", value, FROZEN) for value in self.freeze),
             *(("fresh", value, FRESH) for value in self.fresh),
         ):
@@ -74,8 +88,11 @@ class Stage:
         for key, number in (("detached_epochs", self.detached_epochs), ("n_random", self.n_random)):
             if number < 0:
                 raise SettingError(f"{key} came as {number}; wanted 0 or more.")
-        if not (self.learning_rate > 0 and isfinite(self.learning_rate)):
-            raise SettingError(f"learning_rate came as {self.learning_rate}; wanted more than 0, such as 0.001.")
+        for key, rate in (("learning_rate", self.learning_rate), ("encoder_rate", self.encoder_rate)):
+            if rate is not None and not (rate > 0 and isfinite(rate)):
+                raise SettingError(f"{key} came as {rate}; wanted more than 0, such as 0.001.")
+        if not 0 <= self.momentum < 1:
+            raise SettingError(f"momentum came as {self.momentum}; wanted a number from 0 to below 1, such as 0.9.")
 
     def pace(self, n_rows: int) -> Pace:
         """For so many rows.
@@ -85,6 +102,68 @@ class Stage:
         """
         enough = ceil(self.least_steps / max(1, ceil(n_rows / self.batch_size)))
         return Pace(max(self.epochs, enough), self.batch_size, self.learning_rate, self.schedule)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Which labels are picked for a batch, and how texts and labels are set against each other (pick-some-labels, UniDEC).
+
+    Args:
+        temperature: cosines are divided by it.
+        positives: right labels drawn for a row; 0 takes all of them.
+        hard: labels drawn for a row that are near it and wrong, of `hard` x `refresh` nearest.
+        most: labels of a batch at most: right ones first, then those that were drawn for most rows.
+        reduction: "some": every right label that a batch holds counts as right, for whichever row it was drawn. "one": the one that
+            was drawn for the row, and its other right labels take no part.
+        batches: "random"; "clustered": rows near each other come in a batch; "growing": in clusters of ever more rows (NGAME).
+        refresh: epochs after which batches and near labels are found anew.
+        symmetric: rows are also the answers and labels the questions, each direction counting half.
+        share: of the labels' loss in the task "unified"; the rest is that of the classifiers.
+    """
+
+    temperature: float = 0.05
+    positives: int = 3
+    hard: int = 0
+    most: int = 3000
+    reduction: str = "some"
+    batches: str = "random"
+    refresh: int = 5
+    symmetric: bool = True
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        for key, value, known in (("batches", self.batches, BATCHES), ("reduction", self.reduction, REDUCTIONS)):
+            if value not in known:
+                raise SettingError(f"{key} came as {value!r}; wanted one of {', '.join(known)}.")
+        for key, number, least in (
+            ("positives", self.positives, 0),
+            ("hard", self.hard, 0),
+            ("most", self.most, 1),
+            ("refresh", self.refresh, 1),
+        ):
+            if number < least:
+                raise SettingError(f"{key} came as {number}; wanted {least} or more.")
+        if not (self.temperature > 0 and isfinite(self.temperature)):
+            raise SettingError(f"temperature came as {self.temperature}; wanted more than 0, such as 0.05.")
+        if not 0 <= self.share <= 1:
+            raise SettingError(f"share came as {self.share}; wanted a share from 0 to 1.")
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether anything of it depends on what the network has learnt so far."""
+        return self.hard > 0 or self.batches != "random"
+
+    def rows_together(self, epoch: int, epochs: int, batch_size: int) -> int:
+        """Rows of a cluster in this epoch: those of a cluster stay in one batch.
+
+        >>> growing = Contrast(batches="growing", refresh=1)
+        >>> [growing.rows_together(epoch, 10, 256) for epoch in (0, 1, 2, 4, 9)]
+        [1, 4, 16, 256, 256]
+        """
+        if self.batches == "growing":  # doubled step by step in the first half of the epochs
+            done = min(1.0, epoch // self.refresh * self.refresh / max(1, epochs // 2 - 1))
+            return 1 << int(log2(batch_size) * done)
+        return batch_size if self.batches == "clustered" and epoch >= self.refresh else 1
 
 
 @dataclass(frozen=True)

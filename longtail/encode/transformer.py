@@ -1,0 +1,168 @@
+"""A transformer over the network's token table: pretrained, or of random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from longtail.encode.batch import TokenBatch
+from longtail.encode.dropout import Dropout, check_share
+from longtail.encode.lengths import runs_of_like_length
+from longtail.encode.weights import bert_config, config_of, from_config, from_folder, most_positions, widths
+from longtail.errors import SettingError
+from longtail.tokens.folder import MINILM, model_folder
+from longtail.values import Offsets
+
+NONE = "none"
+POOLINGS = ("mean", "cls")
+# what it takes to begin a run of texts, in tokens that could be computed meanwhile, and the most tokens of one: on a CPU layers run at
+# full speed on a few hundred tokens, and a GPU waits for the host to launch the kernels of all layers
+CPU_START, CPU_MOST = 32, 1 << 13
+GPU_START, GPU_MOST = 1 << 12, 1 << 16
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Settings of the transformer encoder.
+
+    Args:
+        model: a folder, a name on the Hugging Face hub, "minilm", or "none": a BERT of random weights.
+        pooling: "mean" of a text's tokens, or the first, "cls".
+        projection: width of the heads; 0: no heads, one vector serves all tasks.
+        dropout: of the heads.
+        hidden: width of a model "none".
+        layers: of a model "none".
+        heads: of attention, of a model "none".
+        texts_at_once: so many are encoded at a time, and once more on the way back, so that memory holds the insides of so many texts
+            and no more (gradient caching); 0: all are held.
+    """
+
+    model: str = MINILM
+    pooling: str = "mean"
+    projection: int = 0
+    dropout: float = 0.1
+    hidden: int = 384
+    layers: int = 6
+    heads: int = 12
+    texts_at_once: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
+        check_share("dropout", self.dropout)
+        for setting, least in (("projection", 0), ("texts_at_once", 0), ("hidden", 1), ("layers", 1), ("heads", 1)):
+            if getattr(self, setting) < least:
+                raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
+        if self.hidden % self.heads:
+            raise SettingError(f"hidden came as {self.hidden} with {self.heads} heads; wanted a multiple of heads.")
+
+    @property
+    def dim(self) -> int:
+        """Of the token table."""
+        return self._widths[0]
+
+    @property
+    def output_dim(self) -> int:
+        return self.projection or self._widths[1]
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        return (self.hidden, self.hidden) if self.model == NONE else widths(model_folder(self.model))
+
+    def build(self) -> TransformerEncoder:
+        """With the weights of the model, and its `word_vectors` to begin the token table with."""
+        if self.model == NONE:
+            return self.rebuild(bert_config(self.hidden, self.layers, self.heads))
+        return TransformerEncoder(self, *from_folder(model_folder(self.model)))
+
+    def rebuild(self, architecture: dict[str, Any]) -> TransformerEncoder:
+        """The module whose `architecture` this was, for weights that come from elsewhere: the model's folder is not looked at."""
+        return TransformerEncoder(self, from_config(architecture))
+
+
+class TransformerEncoder(nn.Module):
+    """Token places -> one vector a text. Word embeddings are the table handed along; all else is the model's own."""
+
+    def __init__(self, settings: Transformer, model: Any, word_vectors: Tensor | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.model = model
+        self.word_vectors = word_vectors  # (n, dim) for rows 1 to n of the table; no part of what is saved, and free to be set to None
+        self.hidden = int(model.config.hidden_size)
+        self.most_tokens = most_positions(model)
+        self.heads = nn.ModuleDict()
+        if settings.projection:
+            self.heads["labels"] = nn.Sequential(nn.Linear(self.hidden, settings.projection), nn.Tanh(), Dropout(settings.dropout))
+            self.heads["classifiers"] = nn.Sequential(nn.Linear(self.hidden, settings.projection), Dropout(settings.dropout))
+        self.train()  # the library hands over a model in evaluation mode
+
+    def architecture(self) -> dict[str, Any]:
+        """What `Transformer.rebuild` makes the same module of, without its weights; JSON can hold it."""
+        return config_of(self.model)
+
+    def fits(self, n_tokens: int) -> None:
+        """Raise where the tokens of a tokenizer, `n_tokens` with padding, are not those that the model has vectors for."""
+        if self.word_vectors is not None and len(self.word_vectors) != n_tokens - 1:
+            raise SettingError(
+                f"The tokenizer does not fit the encoder: it has {n_tokens - 1:,} tokens, and {self.settings.model} has "
+                f"{len(self.word_vectors):,} word vectors. Wanted tokens.kind=pretrained with tokens.model={self.settings.model}."
+            )
+
+    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+        """(b, hidden); zeros for a text without tokens."""
+        lengths = tokens.offsets.diff().cpu().numpy()
+        if self.most_tokens is not None and len(lengths) and lengths.max() > self.most_tokens:
+            raise SettingError(
+                f"A text of {lengths.max()} tokens came, and {self.settings.model} takes {self.most_tokens}; "
+                f"wanted tokens.max_tokens={self.most_tokens} or less."
+            )
+        order = np.argsort(lengths, kind="stable")
+        ascending = lengths[order]
+        n_empty = int(np.searchsorted(ascending, 1))
+        rows = torch.from_numpy(order).to(table.device)
+        starts, ends = tokens.offsets[rows, None], tokens.offsets[rows + 1, None]  # (b, 1)
+        found = [torch.zeros(n_empty, self.hidden, device=table.device)]
+        for first, stop in self._runs(ascending[n_empty:], table.device):
+            run = slice(n_empty + first, n_empty + stop)
+            width = int(ascending[run.stop - 1])
+            places = starts[run] + torch.arange(width, device=table.device)  # (texts of the run, width)
+            inside = places < ends[run] if ascending[run.start] < width else None
+            ids = tokens.ids[places.clamp_(max=len(tokens.ids) - 1)]
+            if self.settings.texts_at_once and torch.is_grad_enabled():
+                found.append(checkpoint(self._pooled, ids, inside, table, use_reentrant=False))
+            else:
+                found.append(self._pooled(ids, inside, table))
+        return torch.cat(found)[torch.argsort(rows)]
+
+    def _runs(self, lengths: Offsets, device: torch.device) -> list[tuple[int, int]]:
+        cost, most = (CPU_START, CPU_MOST) if device.type == "cpu" else (GPU_START, GPU_MOST)
+        return runs_of_like_length(lengths, cost, most, self.settings.texts_at_once or len(lengths))
+
+    def _pooled(self, ids: Tensor, inside: Tensor | None, table: Tensor) -> Tensor:
+        """One vector a text, (b, hidden), of ids (b, width), of which those `inside` are the text's own; None: all are."""
+        vectors = functional.embedding(ids, table)  # (b, width, dim)
+        if inside is not None:
+            vectors = vectors * inside[..., None]
+        mask = None if inside is None else inside.long()
+        states = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True).last_hidden_state.float()
+        if self.settings.pooling == "cls":
+            first: Tensor = states[:, 0]
+            return first
+        if inside is None:
+            mean: Tensor = states.mean(dim=1)
+            return mean
+        total: Tensor = (states * inside[..., None]).sum(dim=1)
+        return total / inside.sum(dim=1, keepdim=True)
+
+    def head(self, hidden: Tensor, task: str) -> Tensor:
+        """The texts' vectors for "classifiers", or for "labels" and whatever else: (b, output_dim)."""
+        if not self.heads:
+            return hidden
+        vectors: Tensor = self.heads[task if task in self.heads else "labels"](hidden)
+        return vectors

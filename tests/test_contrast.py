@@ -1,0 +1,231 @@
+"""Labels picked for a batch, by hand; and what the loop makes of clusters of rows and of rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from longtail.classify.vectors import LabelVectors
+from longtail.encode.bag import Bag
+from longtail.encode.batch import RaggedRows, TokenBatch
+from longtail.encode.table import Table
+from longtail.errors import SettingError
+from longtail.network import Network
+from longtail.shortlist.search import near_and_wrong
+from longtail.train.contrast import Picked
+from longtail.train.loop import Rows, order_of
+from longtail.train.objectives import Step
+from longtail.train.optimizer import Adam
+from longtail.train.stages import Contrast, Stage
+from tests.tensors import ragged
+from tests.tensors import same_numbers as same_numbers
+
+CPU = torch.device("cpu")
+N_LABELS = 8
+RIGHT = ragged([(1, 1.0), (4, 0.5), (6, 1.0)], [(4, 1.0)], [])  # the third row has none
+
+
+def picked(losses: dict[str, tuple[str, ...]] | None = None, every_label: bool = False, **settings: Any) -> Picked:
+    losses = losses or {"labels": ("sup-con",)}
+    return Picked(N_LABELS, Contrast(**settings), losses, dict.fromkeys(losses, 1.0), every_label)
+
+
+def test_every_right_label_that_the_batch_holds_is_right_for_whichever_row_it_was_drawn() -> None:
+    pool = picked(positives=0).pool(RIGHT, None)
+    assert pool.labels is not None and pool.labels.tolist() == [1, 4, 6]
+    assert pool.targets.tolist() == [[1.0, 0.5, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    assert pool.counted is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_so_many_are_drawn_of_a_row_and_others_count_where_they_are_met(seed: int) -> None:
+    torch.manual_seed(seed)
+    pool = picked(positives=1).pool(RIGHT, None)
+    assert pool.labels is not None
+    labels = pool.labels.tolist()
+    assert 4 in labels and len(labels) <= 2  # label 4 is the only one of the second row, and one more at most comes with the first
+    assert pool.targets[0].tolist() == [{1: 1.0, 4: 0.5, 6: 1.0}[label] for label in labels]  # 4 counts half, drawn for it or not
+
+
+def test_the_more_relevant_are_drawn_more_often() -> None:
+    rows = ragged(*[[(0, 1.0), (1, 0.25)]] * 4000)
+    drawn = picked(positives=1)._drawn(rows)
+    assert drawn.view(-1, 2).sum(dim=1).tolist() == [1] * 4000
+    assert drawn[::2].float().mean().item() == pytest.approx(0.8, abs=0.03)  # 1 : 0.25
+    assert picked(positives=2)._drawn(rows).all() and picked(positives=0)._drawn(rows).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_one_the_others_of_a_row_take_no_part(seed: int) -> None:
+    torch.manual_seed(seed)
+    pool = picked(reduction="one", every_label=True).pool(RIGHT, None)
+    assert pool.labels is None and pool.counted is not None
+    assert (pool.targets > 0).sum(dim=1).tolist() == [1, 1, 0]
+    chosen = int(pool.targets[0].argmax())
+    assert pool.counted[0].tolist() == [label == chosen or label not in (1, 4, 6) for label in range(N_LABELS)]
+    assert pool.counted[1:].all()
+
+
+def test_near_labels_come_beside_right_ones_and_empty_places_do_not() -> None:
+    near = torch.tensor([[0, 0], [7, 7], [-1, -1]])
+    pool = picked(positives=0, hard=1).pool(RIGHT, near)
+    assert pool.labels is not None and pool.labels.tolist() == [0, 1, 4, 6, 7]
+    assert pool.targets[:, [0, 4]].sum() == 0
+    # a label that is near for one row and right for another is right for that one
+    pool = picked(positives=1, hard=1).pool(ragged([(1, 1.0)], [(2, 1.0)]), torch.tensor([[2], [1]]))
+    assert pool.targets.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_full_pool_keeps_right_labels_and_what_was_drawn_most() -> None:
+    near = torch.tensor([[0], [7], [7]])
+    labels = picked(positives=0, hard=1, most=4)._labels(RIGHT.ids, near)
+    assert labels.tolist() == [1, 4, 6, 7]
+    labels = picked(positives=0, hard=1, most=1)._labels(RIGHT.ids, near)
+    assert labels.tolist() == [4]  # right for two rows
+
+
+def test_near_and_wrong_by_hand() -> None:
+    texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    labels = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
+    found = near_and_wrong(texts, labels, ragged([(0, 1.0)], [(0, 1.0), (1, 1.0), (2, 1.0)]), 2)
+    assert found.tolist() == [[1, 2], [-1, -1]]
+
+
+# ---- the loss
+
+
+def network(unit: bool = True) -> Network:
+    """Five tokens; labels 0 to 7 are texts of one token or two, encoded by the bag that reads inputs."""
+    encoder = Bag(dim=4, dropout=0.0, block="plain")
+    made = Network(Table(5, 4, scale=1.0), encoder.build(), 4, 4)
+    texts = ragged(*[[(1 + label % 4, 1.0)] + [(1 + label // 4, 0.5)] * (label > 3) for label in range(N_LABELS)])
+    sequences = RaggedRows(texts.ids.int().numpy(), texts.weights.numpy(), texts.offsets.numpy(), CPU)
+    made.sides["labels"] = LabelVectors(("encoded",), unit=unit, bias=False).build(N_LABELS, 4, [], CPU, sequences)
+    made.sides["classifiers"] = LabelVectors(("free",), bias=True).build(N_LABELS, 4, [], CPU)
+    return made
+
+
+def step(right: TokenBatch = RIGHT, weights: tuple[float, ...] = (1.0, 2.0, 1.0)) -> Step:
+    tokens = ragged([(1, 1.0)], [(2, 1.0), (3, 1.0)], [(4, 1.0)])
+    return Step(tokens, {"labels": right}, torch.tensor(weights), None, 0)
+
+
+def cosines(net: Network) -> Tensor:
+    batch = step()
+    hidden, sides = net(batch.tokens, {"labels": torch.tensor([1, 4, 6])})
+    return (net.text(hidden, "labels") @ sides["labels"][0].T).float()
+
+
+def test_the_loss_is_the_mean_over_rows_that_have_an_answer() -> None:
+    net = network()
+    logs = (cosines(net) / 0.5).log_softmax(dim=1)
+    of_rows = [-(0.4 * logs[0, 0] + 0.2 * logs[0, 1] + 0.4 * logs[0, 2]), -logs[1, 1]]  # relevance 1, 0.5, 1 shared out
+    found = picked(positives=0, temperature=0.5, symmetric=False)(net, step())
+    assert found.item() == pytest.approx(
+        (of_rows[0] * 1 + of_rows[1] * 2).item() / 2, rel=2e-2
+    )  # products in bfloat16, where there are units
+
+
+def test_both_ways_count_half_each() -> None:
+    net = network()
+    logs = (cosines(net) / 0.5).T.log_softmax(dim=1)
+    # labels 1 and 6 are right for the first row alone; 4 for the first by half and for the second, which counts twice
+    back = -(logs[0, 0] + (0.5 * logs[1, 0] + 2.0 * logs[1, 1]) / 2.5 + logs[2, 0]) / 3
+    forth = picked(positives=0, temperature=0.5, symmetric=False)(net, step())
+    both = picked(positives=0, temperature=0.5, symmetric=True)(net, step())
+    assert both.item() == pytest.approx(((forth + back) / 2).item(), rel=2e-2)
+
+
+def test_both_heads_are_learnt_in_one_pass_and_share_what_they_count() -> None:
+    net = network()
+    alone = [picked({task: ("decoupled",)}, positives=0)(net, step()) for task in ("labels", "classifiers")]
+    both = Picked(
+        N_LABELS, Contrast(positives=0), {"labels": ("decoupled",), "classifiers": ("decoupled",)}, {"labels": 0.25, "classifiers": 0.75}
+    )
+    together = both(net, step())
+    assert together.item() == pytest.approx(0.25 * alone[0].item() + 0.75 * alone[1].item(), rel=1e-5)
+    together.backward()
+    free = net.side("classifiers").free
+    assert free is not None and free.weight.grad is not None and free.weight.grad.is_sparse
+    assert free.weight.grad.coalesce().indices()[0].tolist() == [1, 4, 6]
+    assert net.table.weight.grad is not None
+
+
+def test_losses_of_a_head_are_added_up() -> None:
+    net = network()
+    one, other = (picked({"classifiers": (name,)}, positives=0)(net, step()).item() for name in ("decoupled", "bce"))
+    assert picked({"classifiers": ("decoupled", "bce")}, positives=0)(net, step()).item() == pytest.approx(one + other, rel=1e-5)
+
+
+def test_rows_without_any_right_label_cost_nothing() -> None:
+    found = picked(positives=0)(network(), step(ragged([], [], [])))
+    assert found.item() == 0.0
+    found.backward()
+
+
+# ---- rows together, rates
+
+
+def rows(clusters: list[int]) -> Rows:
+    empty = ragged(*[[] for _ in clusters])
+    tokens = RaggedRows(empty.ids.int().numpy(), empty.weights.numpy(), empty.offsets.numpy(), CPU)
+    return Rows(tokens, {}, torch.ones(len(clusters)), clusters=torch.tensor(clusters))
+
+
+def test_rows_of_a_cluster_come_one_after_the_other_and_all_come() -> None:
+    clusters = [0, 1, 2, 0, 1, 2, 0, 1, 2]
+    orders = [order_of(rows(clusters), seed=3, epoch=epoch).tolist() for epoch in range(6)]
+    for order in orders:
+        assert sorted(order) == list(range(9))
+        assert all(len({clusters[row] for row in order[start : start + 3]}) == 1 for start in (0, 3, 6))
+    assert len({tuple(clusters[order[start]] for start in (0, 3, 6)) for order in orders}) > 1  # clusters change places
+    assert len({tuple(order) for order in orders}) == 6
+
+
+def test_rates_differ_by_name_and_momentum_runs_on() -> None:
+    slow, fast = (nn.Parameter(torch.zeros(2)) for _ in range(2))
+    rolling = nn.Parameter(torch.zeros(1))
+    optimizer = Adam({"slow": slow, "fast": fast, "rolling": rolling}.items(), factors={"slow": 0.1}, momenta={"rolling": 0.5})
+    for _ in range(2):
+        for parameter in (slow, fast, rolling):
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step(0.01)
+    assert torch.allclose(slow, fast / 10) and fast[0].item() == pytest.approx(-0.02, rel=1e-4)
+    assert rolling.item() == pytest.approx(-0.01 * (1 + 1.5))
+    again = Adam({"slow": slow, "fast": fast, "rolling": rolling}.items(), factors={"slow": 0.1}, momenta={"rolling": 0.5})
+    again.load(optimizer.state())
+    rolling.grad = torch.ones(1)
+    again.step(0.01)
+    assert rolling.item() == pytest.approx(-0.01 * (1 + 1.5 + 1.75))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"batches": "sorted"}, "batches came as 'sorted'; wanted one of random, clustered, growing."),
+        ({"reduction": "all"}, "reduction came as 'all'; wanted one of one, some."),
+        ({"hard": -1}, "hard came as -1; wanted 0 or more."),
+        ({"most": 0}, "most came as 0; wanted 1 or more."),
+        ({"temperature": 0.0}, "temperature came as 0.0; wanted more than 0, such as 0.05."),
+        ({"share": 1.5}, "share came as 1.5; wanted a share from 0 to 1."),
+    ],
+)
+def test_settings_that_cannot_work_are_named(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError) as error:
+        Contrast(**wrong)
+    assert str(error.value) == said
+
+
+def test_stages_name_losses_and_rates_that_cannot_be() -> None:
+    for settings, said in (
+        ({"loss": "hinge"}, "loss came as 'hinge'; wanted one of bce, info-nce"),
+        ({"classifier_loss": ("bce", "hinge")}, "classifier_loss came as 'hinge'"),
+        ({"encoder_rate": 0.0}, "encoder_rate came as 0.0; wanted more than 0"),
+        ({"momentum": 1.0}, "momentum came as 1.0; wanted a number from 0 to below 1"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            replace(Stage(), **settings)
