@@ -21,7 +21,7 @@ from longtail.errors import DataError, SettingError, UnknownName
 from longtail.evaluation import evaluate
 from longtail.graph.normalise import NORMALISERS
 from longtail.names import load as load_name
-from longtail.predict import Ranker, predict, ranker_of
+from longtail.predict import Ranker, Voice, answers, joined, predict, ranker_of
 from longtail.predictions import most_filtered
 from longtail.recipe import Recipe, read_recipe
 from longtail.settings import build
@@ -34,6 +34,8 @@ from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
 
 BETAS = tuple(round(0.1 * step, 1) for step in range(11))
 MEASURED = ("P@1", "PSP@1")
+WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # of a voice, the first counting 1
+WEIGHED_BY = ("P@1", "P@5", "PSP@1", "PSP@5")
 
 
 class XMC:
@@ -90,34 +92,42 @@ class XMC:
         """
         began = time.monotonic()
         data = train if isinstance(train, Dataset) else _as_data(train, label_texts)
-        _check_data(data, self.recipe)
+        for recipe in (self.recipe, *self.recipe.beside):
+            _check_data(data, recipe)
         held_out = None
         if self.recipe.validation:
             held_out = validation_split(data, self.recipe.validation, self.seed)
-        material = replace(self._material(held_out or data), cache=None if cache is None else Path(cache))
         place = None if checkpoint is None else Path(checkpoint)
-        mark = self._fingerprint(material)
-        rankers: list[Ranker] = []
+        voices: list[Voice] = []
         history: list[dict[str, Any]] = []
-        for member in range(self.recipe.ensemble):
-            member_place = None if place is None else place / f"{member}"
-            course = Course(self.recipe.parts, material, self.device, self.seed * 1000 + member)
-            validate = None if held_out is None else self._validation(course, held_out)
-            title = self.recipe.name if self.recipe.ensemble == 1 else f"{self.recipe.name} {member + 1} of {self.recipe.ensemble}"
-            notes = {"mark": mark, "member": member}
-            with Watch(course, title, validate, self.recipe.patience, member_place, minutes, notes) as watch:
-                own = None if member_place is None else _own_checkpoint(member_place, mark)
-                if own is not None:
-                    watch.resume(own.notes, own.group("best"))
-                course.run(watch, own)
-                if member + 1 < self.recipe.ensemble:
-                    watch.finished()
-            history += [{"member": member, **entry} for entry in watch.history]
-            ranker = self._ranker(course)
-            if held_out is not None and (ranker.way == "fused" or len(ranker.heads) > 1):
-                ranker = self._fusion(ranker, held_out, material)
-            rankers.append(ranker)
-        self.stored = self._finished(data, material, rankers, history, time.monotonic() - began)
+        n_before = 0
+        for recipe in (self.recipe, *self.recipe.beside):
+            material = replace(self._material(held_out or data, recipe), cache=None if cache is None else Path(cache))
+            mark = self._fingerprint(material, recipe)
+            rankers: list[Ranker] = []
+            for member in range(recipe.ensemble):
+                member_place = None if place is None else place / f"{n_before + member}"
+                course = Course(recipe.parts, material, self.device, self.seed * 1000 + member)
+                validate = None if held_out is None else self._validation(course, held_out, recipe)
+                title = recipe.name if recipe.ensemble == 1 else f"{recipe.name} {member + 1} of {recipe.ensemble}"
+                notes = {"mark": mark, "member": member}
+                with Watch(course, title, validate, self.recipe.patience, member_place, minutes, notes) as watch:
+                    own = None if member_place is None else _own_checkpoint(member_place, mark)
+                    if own is not None:
+                        watch.resume(own.notes, own.group("best"))
+                    course.run(watch, own)
+                    if member + 1 < recipe.ensemble or recipe is not (self.recipe, *self.recipe.beside)[-1]:
+                        watch.finished()
+                history += [{"member": n_before + member, **entry} for entry in watch.history]
+                ranker = _ranker(course, recipe)
+                if held_out is not None and (ranker.way == "fused" or len(ranker.heads) > 1):
+                    ranker = self._fusion(ranker, held_out, material)
+                rankers.append(ranker)
+            voices.append(Voice(material.tokenizer, rankers))
+            n_before += recipe.ensemble
+        if held_out is not None and len(voices) > 1:
+            voices = self._weighted(voices, held_out)
+        self.stored = self._finished(data, material, voices, history, time.monotonic() - began)
         if place is not None:
             drop_checkpoint(place)
         return self
@@ -130,7 +140,7 @@ class XMC:
         if isinstance(texts, str):
             raise SettingError("One text came where a list of texts was wanted; type predict([text]).")
         k = min(k, len(stored.label_counts))
-        found = predict(stored.rankers, stored.tokenizer, Texts.of(texts), k, self.device)
+        found = predict(stored.voices, Texts.of(texts), k, self.device)
         return replace(found, label_texts=stored.label_texts)
 
     def predict_test(self, data: Dataset, k: int = 100) -> Predictions:
@@ -191,8 +201,8 @@ class XMC:
 
     # ---- what training stands on
 
-    def _material(self, data: Dataset) -> Material:
-        recipe, train = self.recipe, data.train
+    def _material(self, data: Dataset, recipe: Recipe) -> Material:
+        train = data.train
         assert train.texts is not None
         known = [train.texts] if data.label_texts is None else [train.texts, data.label_texts]
         tokenizer = recipe.tokens.fit(Texts.join(known))
@@ -212,13 +222,13 @@ class XMC:
             raise DataError(
                 f"{recipe.vectors} has a vector for none of the {tokenizer.n_tokens - 1:,} tokens; wanted vectors of their words."
             )
-        graph = self._graph(train.labels)
+        graph = self._graph(train.labels, recipe)
         return Material(train, data.label_texts, tokenizer, label_rows, label_tokens, graph, start, augmentation, rows, self.seed)
 
-    def _graph(self, labels: csr_matrix) -> LabelGraph | None:
-        if self.recipe.graph is None:
+    def _graph(self, labels: csr_matrix, recipe: Recipe) -> LabelGraph | None:
+        if recipe.graph is None:
             return None
-        settings = dict(self.recipe.graph)
+        settings = dict(recipe.graph)
         kind = settings.pop("kind")
         if kind == "walk":
             return load_name("graphs", kind)(labels, seed=self.seed, **settings)  # type: ignore[no-any-return]
@@ -236,39 +246,56 @@ class XMC:
         made = named_augmentation(self.augment)
         return adaptive(data, seed=self.seed).augmentation if made is None else made
 
-    def _validation(self, course: Course, held_out: Dataset) -> Any:
+    def _validation(self, course: Course, held_out: Dataset, recipe: Recipe) -> Any:
         def validate() -> dict[str, float]:
-            found = self._of_rankers([self._ranker(course)], course.material, held_out)
-            metrics = evaluate(found, held_out, resamples=0, ks=(1,)).metrics
-            return {name: metrics[name] for name in MEASURED}
+            voice = Voice(course.material.tokenizer, [_ranker(course, recipe)])
+            return {name: value for name, value in self._judged([voice], held_out, (1,)).items() if name in MEASURED}
 
         return validate
 
-    def _ranker(self, course: Course) -> Ranker:
-        predict = self.recipe.predict
-        known = course.network.sides
-        heads = tuple(head for head in predict.heads if head in known)  # a stage may not have come to the second
-        return ranker_of(course, predict.by, heads or ("labels",), predict.unit)
-
-    def _of_rankers(self, rankers: list[Ranker], material: Material, held_out: Dataset) -> Predictions:
+    def _judged(self, voices: list[Voice], held_out: Dataset, ks: tuple[int, ...]) -> dict[str, float]:
+        """Metrics on validation rows."""
         assert held_out.test.texts is not None
-        extra = 0 if held_out.test.filter is None else most_filtered(held_out.test.filter, len(held_out.test))
-        return predict(rankers, material.tokenizer, held_out.test.texts, min(held_out.n_labels, 10 + extra), self.device)
+        found = predict(voices, held_out.test.texts, _enough(held_out), self.device)
+        return evaluate(found, held_out, resamples=0, ks=ks).metrics
 
     def _fusion(self, ranker: Ranker, held_out: Dataset, material: Material) -> Ranker:
         """The share of the classifier that is best on validation rows."""
         reached = {}
         for beta in BETAS:
-            found = self._of_rankers([replace(ranker, beta=beta)], material, held_out)
-            metrics = evaluate(found, held_out, resamples=0, ks=(1, 5)).metrics
+            metrics = self._judged([Voice(material.tokenizer, [replace(ranker, beta=beta)])], held_out, (1, 5))
             reached[beta] = metrics["P@1"] + metrics["P@5"]
         return replace(ranker, beta=max(reached, key=lambda beta: reached[beta]))
 
+    def _weighted(self, voices: list[Voice], held_out: Dataset) -> list[Voice]:
+        """With weights that are best on validation rows; each voice in turn, the others as they are, until nothing changes."""
+        assert held_out.test.texts is not None
+        k = _enough(held_out)
+        found = answers(voices, held_out.test.texts, k, self.device)
+        known: dict[tuple[float, ...], float] = {}
+
+        def reached(weights: tuple[float, ...]) -> float:
+            if weights not in known:
+                ids, scores = joined(found, weights, k)
+                predictions = Predictions(ids.int().cpu().numpy(), torch.where(ids >= 0, scores, -torch.inf).float().cpu().numpy())
+                metrics = evaluate(predictions, held_out, resamples=0, ks=(1, 5)).metrics
+                known[weights] = sum(metrics[name] for name in WEIGHED_BY)
+            return known[weights]
+
+        weights = (1.0,) * len(voices)
+        while True:
+            before = weights
+            for place in range(1, len(voices)):
+                tried = [(*weights[:place], weight, *weights[place + 1 :]) for weight in WEIGHTS]
+                weights = max([weights, *tried], key=reached)
+            if weights == before:
+                return [replace(voice, weight=weight) for voice, weight in zip(voices, weights, strict=True)]
+
     # ---- what stays of it
 
-    def _fingerprint(self, material: Material) -> str:
+    def _fingerprint(self, material: Material, recipe: Recipe) -> str:
         """Of recipe, data, augmentation and seed: a checkpoint goes on only where all are the same."""
-        digest = hashlib.sha256(repr((self.recipe.tables, repr(self.augment), self.seed, self.device.type)).encode())
+        digest = hashlib.sha256(repr((recipe.tables, repr(self.augment), self.seed, self.device.type)).encode())
         train = material.train
         for matrix in (train.labels, train.features, material.label_tokens):
             if matrix is not None:
@@ -279,7 +306,7 @@ class XMC:
             digest.update(train.texts.buffer.tobytes())
         return digest.hexdigest()
 
-    def _finished(self, data: Dataset, material: Material, rankers: list[Ranker], history: list[dict[str, Any]], seconds: float) -> Stored:
+    def _finished(self, data: Dataset, material: Material, voices: list[Voice], history: list[dict[str, Any]], seconds: float) -> Stored:
         counts = np.bincount(data.train.labels.indices, minlength=data.n_labels).astype(np.int64)
         about = {
             "data": data.name,
@@ -288,14 +315,25 @@ class XMC:
             "training rows": len(data.train),
             "rows trained on": len(material.augmented),
             "labels": data.n_labels,
-            "tokens": material.tokenizer.n_tokens,
-            "networks": len(rankers),
+            "tokens": voices[0].tokenizer.n_tokens,
+            "networks": sum(len(voice.rankers) for voice in voices),
             "seed": self.seed,
             "device": self.device.type,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
             "seconds": round(seconds, 1),
         }
-        return Stored(self.recipe, material.tokenizer, rankers, data.label_texts, counts, material.graph, about, history)
+        return Stored(self.recipe, voices, data.label_texts, counts, material.graph, about, history)
+
+
+def _ranker(course: Course, recipe: Recipe) -> Ranker:
+    heads = tuple(head for head in recipe.predict.heads if head in course.network.sides)  # a stage may not have come to the second
+    return ranker_of(course, recipe.predict.by, heads or ("labels",), recipe.predict.unit)
+
+
+def _enough(held_out: Dataset) -> int:
+    """Places of predictions that the filter leaves ten of."""
+    extra = 0 if held_out.test.filter is None else most_filtered(held_out.test.filter, len(held_out.test))
+    return min(held_out.n_labels, 10 + extra)
 
 
 def named_augmentation(typed: str) -> Augmentation | None:

@@ -22,6 +22,7 @@ from longtail.values import Predictions, Texts
 
 TEXTS_AT_ONCE = 1024
 GAME_SPEAKERS = 50  # labels of a text whose scores are passed on to their neighbours
+SHARE_TEMPERATURE = 0.05
 SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
 WAYS = ("all", "clusters", "fused")
 
@@ -181,22 +182,59 @@ def filled(ids: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return functional.pad(ids, (0, missing), value=NOTHING), functional.pad(scores, (0, missing))
 
 
-def predict(rankers: Sequence[Ranker], tokenizer: Tokenizer, texts: Texts, k: int, device: torch.device) -> Predictions:
+@dataclass(frozen=True)
+class Voice:
+    """What one recipe has trained, and what its answers count beside those of others."""
+
+    tokenizer: Tokenizer
+    rankers: list[Ranker]
+    weight: float = 1.0
+
+
+def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Predictions:
     """The k best labels of each text; of several rankers by the sum of their scores, as the papers' ensembles do."""
-    wanted = k if len(rankers) == 1 else 4 * k + 20  # what one ranker has low another may have high
     ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
     with progress("Predicting", len(texts), "texts") as advance:
         for start in range(0, len(texts), 8 * TEXTS_AT_ONCE):
             part = texts[start : start + 8 * TEXTS_AT_ONCE]
-            rows = tokenizer(part)
-            tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, device)
-            ranked = [ranker.rank(tokens, wanted) for ranker in rankers]
-            found, value = ranked[0]
-            if len(rankers) > 1:
-                joined = added_up(torch.cat([one[0] for one in ranked], dim=1), torch.cat([one[1] for one in ranked], dim=1) / len(rankers))
-                found, value = filled(*best(*joined, k), k)
+            found, value = joined(answers(voices, part, k, device), [voice.weight for voice in voices], k)
             ids.append(found.int().cpu().numpy())
             # what a label hears of many others may add up to more than 1
             scores.append(torch.where(found >= 0, value.clamp(max=1.0), -torch.inf).float().cpu().numpy())
             advance(len(part))
     return Predictions(np.concatenate(ids), np.concatenate(scores))
+
+
+Answer = tuple[Tensor, Tensor]  # (n, m) label ids and their scores, 0 or more
+
+
+def answers(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> list[Answer]:
+    """Of each voice by itself: at least k labels of each text, and more where there are others to be added up with."""
+    alone = len(voices) == 1 and len(voices[0].rankers) == 1
+    wanted = k if alone else 4 * k + 20  # what one ranker has low another may have high
+    found = []
+    for voice in voices:
+        rows = voice.tokenizer(texts)
+        tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, device)
+        ranked = [ranker.rank(tokens, wanted) for ranker in voice.rankers]
+        if len(voices) > 1:
+            ranked = [
+                (ids, scores if ranker.chances else shares(ids, scores))
+                for (ids, scores), ranker in zip(ranked, voice.rankers, strict=True)
+            ]
+        found.append(joined(ranked, [1.0] * len(ranked), ranked[0][0].shape[1]))
+    return found
+
+
+def shares(ids: Tensor, scores: Tensor) -> Tensor:
+    """Cosines as parts of 1, so that they fall from label to label as chances do: softmax(cosine / 0.05)."""
+    cosines = torch.where(ids >= 0, 2 * scores - 1, -torch.inf)
+    return torch.softmax(cosines / SHARE_TEMPERATURE, dim=1).nan_to_num(0.0)
+
+
+def joined(found: Sequence[Answer], weights: Sequence[float], k: int) -> Answer:
+    """The k best by the weighted mean of their scores; what a voice does not name has score 0 with it."""
+    if len(found) == 1:
+        return filled(found[0][0][:, :k], found[0][1][:, :k], k)
+    scaled = [scores * (weight / sum(weights)) for (_, scores), weight in zip(found, weights, strict=True)]
+    return filled(*best(*added_up(torch.cat([ids for ids, _ in found], dim=1), torch.cat(scaled, dim=1)), k), k)

@@ -27,6 +27,7 @@ TOP: dict[str, tuple[type | tuple[type, ...], str]] = {  # settings that stand a
     "validation": ((int, float), "a number"),
     "patience": (int, "a whole number"),
     "vectors": (str, "a file of word vectors, or none"),
+    "beside": (list, "a list of recipes"),
 }
 NOT_TYPED = ("labels", "seed", "label_vectors", "min_similarity")  # what functions that make graphs get from elsewhere
 
@@ -76,6 +77,8 @@ class Recipe:
         validation: share of the training rows that is held out, to pick what stages leave open (the weight of a fusion, the best epoch).
         patience: epochs without a better validation after which a stage of labels ends; 0 trains all epochs.
         vectors: pretrained token vectors to start from: a word2vec or GloVe file, or "wordllama".
+        beside: other recipes that are trained too, each on its own. Scores are added up, with weights that are chosen on validation
+            rows, where there are some.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Recipe:
     validation: float = 0.0
     patience: int = 0
     vectors: str | None = None
+    beside: tuple[Recipe, ...] = ()
     tables: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as read, to save beside a model
 
     @property
@@ -134,7 +138,8 @@ def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not a TOML file ({error}).") from error
     _check_shape(tables, path.name)
-    return make_recipe(with_settings(tables, settings), path.stem, path.name)
+    made = make_recipe(with_settings(tables, settings), path.stem, path.name)
+    return replace(made, beside=tuple(read_recipe(name) for name in made.tables.get("beside", ())))
 
 
 def make_recipe(tables: Mapping[str, Any], name: str, where: str) -> Recipe:
@@ -181,11 +186,14 @@ def _check_shape(tables: Mapping[str, Any], where: str) -> None:
 
 def _top(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The settings above the tables."""
-    made = {key: tables[key] for key in TOP if key in tables}
+    made = {key: tables[key] for key in TOP if key in tables and key != "beside"}
     for key, value in made.items():
         kind, wanted = TOP[key]
         if not isinstance(value, kind) or isinstance(value, bool):
             raise SettingError(f"{key} came as {value!r}; wanted {wanted}.")
+    beside = tables.get("beside", [])
+    if not isinstance(beside, list) or not all(isinstance(name, str) for name in beside):
+        raise SettingError(f'beside came as {beside!r}; wanted a list of recipes, such as ["default"].')
     if made.get("vectors") == "none":
         made["vectors"] = None
     return {"about": "", **made}
@@ -348,7 +356,8 @@ def _known(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         classes["graph"] = _graph_settings(str(tables["graph"].get("kind", "walk")))
     known = {table: {one.name: get_type_hints(cls)[one.name] for one in fields(cls)} for table, cls in classes.items()}
     known["tokens"].pop("model", None)  # which is the encoder's
-    return {"": {key: kind for key, (kind, _) in TOP.items() if key != "about"}, **known}
+    top = {key: kind for key, (kind, _) in TOP.items() if key != "about"}
+    return {"": {**top, "beside": tuple[str, ...]}, **known}
 
 
 def _one_of(what: str, value: str, known: Iterable[str]) -> None:

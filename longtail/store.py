@@ -5,7 +5,7 @@ weights.safetensors  token table, encoder, label vectors, cluster vectors
 parts.safetensors    what label vectors were mixed from; not needed to predict
 labels.npz           label texts and training counts
 graph.npz            the label graph, where the recipe has one
-tokenizer.json
+tokenizer.json       and tokenizer-1.json, ... of recipes beside it
 history.json         loss, validation and seconds of every epoch
 README.md            the model card
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ import longtail
 from longtail.data.files import new_folder
 from longtail.encode.table import Table
 from longtail.encode.transformer import TransformerEncoder
-from longtail.errors import DataError
+from longtail.errors import DataError, LongtailError
 from longtail.graph.store import load_graph, save_graph
 from longtail.network import Network
-from longtail.predict import Ranker
+from longtail.predict import Ranker, Voice
 from longtail.recipe import Recipe, make_recipe
 from longtail.shortlist.search import ClusterIndex, Neighbours
 from longtail.tokens.load import load_tokenizer
@@ -54,13 +54,21 @@ class Stored:
     """A trained model, as it lies in its folder."""
 
     recipe: Recipe
-    tokenizer: Tokenizer
-    rankers: list[Ranker]
+    voices: list[Voice]  # of the recipe, then of those beside it
     label_texts: Texts | None
     label_counts: np.ndarray[Any, np.dtype[np.int64]]  # training rows of each label
     graph: LabelGraph | None
     about: dict[str, Any]  # data, counts, seeds, seconds: what the card tells
     history: list[dict[str, Any]]
+
+    @property
+    def rankers(self) -> list[Ranker]:
+        return [ranker for voice in self.voices for ranker in voice.rankers]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of the recipe itself."""
+        return self.voices[0].tokenizer
 
 
 def save_model(folder: Path, stored: Stored) -> None:
@@ -68,7 +76,8 @@ def save_model(folder: Path, stored: Stored) -> None:
     from safetensors.torch import save_file
 
     with new_folder(folder) as fresh:
-        stored.tokenizer.save(fresh / TOKENIZER)
+        for place, voice in enumerate(stored.voices):
+            voice.tokenizer.save(fresh / _tokenizer_file(place))
         texts = stored.label_texts
         arrays: dict[str, Any] = {"counts": stored.label_counts}
         if texts is not None:
@@ -91,13 +100,24 @@ def save_model(folder: Path, stored: Stored) -> None:
         model = {
             "format": FORMAT,
             "longtail": longtail.__version__,
-            "recipe": {"name": stored.recipe.name, "tables": stored.recipe.tables},
+            "recipe": _told(stored.recipe),
+            "beside": [_told(recipe) for recipe in stored.recipe.beside],
+            "voices": [{"rankers": len(voice.rankers), "weight": voice.weight} for voice in stored.voices],
             "rankers": described,
             "about": stored.about,
         }
         (fresh / MODEL).write_text(json.dumps(model, indent=1), encoding="utf-8")
         (fresh / HISTORY).write_text(json.dumps(stored.history), encoding="utf-8")
         (fresh / CARD).write_text(card(stored), encoding="utf-8")
+
+
+def _told(recipe: Recipe) -> dict[str, Any]:
+    return {"name": recipe.name, "tables": recipe.tables}
+
+
+def _tokenizer_file(place: int) -> str:
+    """tokenizer.json, tokenizer-1.json, ..."""
+    return TOKENIZER if place == 0 else TOKENIZER.replace(".", f"-{place}.")
 
 
 def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -142,29 +162,40 @@ def load_model(folder: Path, device: torch.device) -> Stored:
         made_by, number = model["longtail"], model["format"]
         if number != FORMAT:
             raise DataError(f"{folder} is of format {number} (longtail {made_by}); this longtail reads format {FORMAT}.")
-        described, about = model["rankers"], model["about"]
+        described, about, voices = model["rankers"], model["about"], model["voices"]
         recipe = make_recipe(model["recipe"]["tables"], model["recipe"]["name"], f"{folder / MODEL}")
+        beside = tuple(make_recipe(one["tables"], one["name"], f"{folder / MODEL}") for one in model["beside"])
+        recipe = replace(recipe, beside=beside)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({type(error).__name__}: {error}).") from error
-    for name in (WEIGHTS, LABELS, TOKENIZER):
+    for name in (WEIGHTS, LABELS, *(_tokenizer_file(place) for place in range(len(voices)))):
         if not (folder / name).is_file():
             raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
-    tokenizer = load_tokenizer(folder / TOKENIZER)
+    tokenizers = [load_tokenizer(folder / _tokenizer_file(place)) for place in range(len(voices))]
     tensors = _whole(folder / WEIGHTS, lambda path: load_file(path, device=str(device)))
     arrays = _whole(folder / LABELS, _arrays)
     graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
     history = _whole(folder / HISTORY, lambda path: json.loads(path.read_text("utf-8"))) if (folder / HISTORY).is_file() else []
     try:
         counts, texts = arrays["counts"], Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
-        rankers = [_unpacked(_group(tensors, str(place)), told, recipe, tokenizer, device) for place, told in enumerate(described)]
-        n_labels = {len(counts), *(len(ranker.vectors) for ranker in rankers), *([] if texts is None else [len(texts)])}
+        made: list[Voice] = []
+        first = 0
+        for own, tokenizer, voice in zip((recipe, *recipe.beside), tokenizers, voices, strict=True):
+            places = range(first, first + voice["rankers"])
+            rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device) for place in places]
+            made.append(Voice(tokenizer, rankers, voice["weight"]))
+            first = places.stop
+        all_vectors = [ranker.vectors for voice in made for ranker in voice.rankers]
+        n_labels = {len(counts), *map(len, all_vectors), *([] if texts is None else [len(texts)])}
         if len(n_labels) != 1:
             raise ValueError(f"there are {' and '.join(map(str, sorted(n_labels)))} labels")
+    except LongtailError:  # such as an extra that is missing
+        raise
     except Exception as error:
         raise DataError(
             f"{folder} holds files of different models ({str(error).partition(chr(10))[0]}). Copy it again, or train anew."
         ) from error
-    return Stored(recipe, tokenizer, rankers, texts, counts, graph, about, history)
+    return Stored(recipe, made, texts, counts, graph, about, history)
 
 
 def _whole(path: Path, read: Callable[[Path], Any]) -> Any:

@@ -35,6 +35,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "renee": (*TINY, "stages.0.epochs=4", "stages.1.epochs=8", "encoder_rate=0.003", "stages.1.learning_rate=0.03", "refresh=2"),
     "dexml": (*TINY, "epochs=4"),
     "depsl": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2"),
+    "best": (*TINY, "epochs=6", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03", "beside=[]"),
     "unidec": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03"),
 }
 

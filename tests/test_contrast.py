@@ -18,7 +18,7 @@ from longtail.network import Network
 from longtail.shortlist.search import near_and_wrong
 from longtail.train.contrast import Picked
 from longtail.train.loop import Rows, order_of
-from longtail.train.objectives import Step
+from longtail.train.objectives import EveryLabel, Step
 from longtail.train.optimizer import Adam
 from longtail.train.stages import Contrast, Stage
 from tests.tensors import ragged
@@ -161,6 +161,15 @@ def test_losses_of_a_head_are_added_up() -> None:
     assert picked({"classifiers": ("decoupled", "bce")}, positives=0)(net, step()).item() == pytest.approx(one + other, rel=1e-5)
 
 
+def test_all_classifiers_are_scored_whichever_labels_were_picked() -> None:
+    net = network()
+    both = {"labels": ("decoupled",), "classifiers": ("bce",)}
+    found = Picked(N_LABELS, Contrast(positives=0), both, {"labels": 1.0, "classifiers": 2.0}, every_classifier=True)(net, step())
+    of_labels = picked({"labels": ("decoupled",)}, positives=0)(net, step())
+    of_classifiers = EveryLabel("classifiers")(net, step())
+    assert found.item() == pytest.approx((of_labels + 2 * of_classifiers).item(), rel=1e-5)
+
+
 def test_rows_without_any_right_label_cost_nothing() -> None:
     found = picked(positives=0)(network(), step(ragged([], [], [])))
     assert found.item() == 0.0
@@ -225,6 +234,7 @@ def test_stages_name_losses_and_rates_that_cannot_be() -> None:
         ({"loss": "hinge"}, "loss came as 'hinge'; wanted one of bce, info-nce"),
         ({"classifier_loss": ("bce", "hinge")}, "classifier_loss came as 'hinge'"),
         ({"encoder_rate": 0.0}, "encoder_rate came as 0.0; wanted more than 0"),
+        ({"classifier_score": "all", "classifier_loss": ("decoupled",)}, "all classifiers are scored by bce alone"),
         ({"momentum": 1.0}, "momentum came as 1.0; wanted a number from 0 to below 1"),
     ):
         with pytest.raises(SettingError, match=said):

@@ -21,7 +21,7 @@ from longtail import predict as prediction
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, SettingError
-from longtail.predict import Ranker, predict
+from longtail.predict import Ranker, Voice, predict
 from longtail.shortlist import search
 from longtail.shortlist.search import ClusterIndex, Neighbours
 from longtail.tokens.words import Words
@@ -169,7 +169,7 @@ def test_game_finds_as_many_labels_as_are_asked_for() -> None:
 
 def test_scores_after_game_are_at_most_one() -> None:
     everything = Neighbours.of(csr_matrix(np.ones((4, 4), np.float32)), 10, CPU)
-    found = predict([by_clusters(beam=2, graph=everything)], TOKENIZER, Texts.of(["zero", "one"]), 4, CPU)
+    found = predict([Voice(TOKENIZER, [by_clusters(beam=2, graph=everything)])], Texts.of(["zero", "one"]), 4, CPU)
     assert found.scores.max() == 1.0 and (np.diff(found.scores, axis=1) <= 0).all()
 
 
@@ -219,7 +219,7 @@ def test_only_the_nearest_are_fused() -> None:
 def test_an_ensemble_adds_scores_up() -> None:
     one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
     other = ranker(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], "all", bias=[0, 0, 4])
-    found = predict([one, other], TOKENIZER, Texts.of(["zero", "two"]), 3, CPU)
+    found = predict([Voice(TOKENIZER, [one, other])], Texts.of(["zero", "two"]), 3, CPU)
     first = sigmoid(np.array([1, 2, -1])) + sigmoid(np.array([0, 0, 4]))
     second = sigmoid(np.array([0, 0, 0])) + sigmoid(np.array([3, 0, 5]))
     for row, expected in enumerate((first / 2, second / 2)):
@@ -228,25 +228,25 @@ def test_an_ensemble_adds_scores_up() -> None:
 
 
 def test_an_ensemble_of_beams_counts_what_one_did_not_find_as_nothing() -> None:
-    found = predict([by_clusters(beam=1), by_clusters(beam=2)], TOKENIZER, Texts.of(["zero"]), 4, CPU)
+    found = predict([Voice(TOKENIZER, [by_clusters(beam=1), by_clusters(beam=2)])], Texts.of(["zero"]), 4, CPU)
     expected = (JOINT[0] + JOINT[0] * np.array([1, 0, 0, 1])) / 2
     assert found.ids[0].tolist() == np.argsort(-expected).tolist()
     assert np.allclose(found.scores[0], np.sort(expected)[::-1])
 
 
 def test_empty_places_and_no_texts() -> None:
-    found = predict([by_clusters(beam=1)], TOKENIZER, Texts.of(["zero"]), 3, CPU)
+    found = predict([Voice(TOKENIZER, [by_clusters(beam=1)])], Texts.of(["zero"]), 3, CPU)
     assert found.ids.dtype == np.int32 and found.ids.tolist() == [[0, 3, -1]]
     assert found.scores.dtype == np.float32 and found.scores[0, 2] == -np.inf
-    nothing = predict([by_clusters(beam=1)], TOKENIZER, Texts.of([]), 3, CPU)
+    nothing = predict([Voice(TOKENIZER, [by_clusters(beam=1)])], Texts.of([]), 3, CPU)
     assert nothing.ids.shape == nothing.scores.shape == (0, 3)
 
 
 def test_many_texts_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts.of([WORDS[place % 2] for place in range(50)])
-    whole = predict([by_clusters(beam=2)], TOKENIZER, texts, 3, CPU)
+    whole = predict([Voice(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
     monkeypatch.setattr(prediction, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
-    parts = predict([by_clusters(beam=2)], TOKENIZER, texts, 3, CPU)
+    parts = predict([Voice(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
     assert parts.ids.tolist() == whole.ids.tolist() and parts.scores.tolist() == whole.scores.tolist()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def refused_words(told: str, name: str, *words: str) -> None:
 def test_recipes_that_come_with_longtail(name: str) -> None:
     found = read_recipe(name)
     assert found.name == name and found.about
-    assert make_recipe(found.tables, name, name) == found
+    assert replace(make_recipe(found.tables, name, name), beside=found.beside) == found
 
 
 def test_defaults() -> None:
@@ -159,7 +160,7 @@ def test_words_that_cannot_be(word: str, told: str) -> None:
 
 
 def test_an_unknown_recipe() -> None:
-    with pytest.raises(UnknownName, match="^No recipe called 'defalt'. Did you mean 'default'[?] Known: ance, astec, decaf, default, "):
+    with pytest.raises(UnknownName, match="^No recipe called 'defalt'. Did you mean 'default'[?] Known: ance, astec, best, decaf, default, "):
         read_recipe("defalt")
 
 
@@ -186,7 +187,7 @@ def test_tables_that_cannot_be() -> None:
     for stages in (3, [], {"epochs": 1}):
         refused("own.toml has no stages; wanted at least one [[stages]] table.", stages=stages)
     refused("own.toml: stages.1 came as 3; wanted a table of settings.", stages=[{}, 3])
-    refused("No setting in own.toml called 'ensembel'. Did you mean 'ensemble'? Known: about, classifiers, clusters, ", ensembel=2)
+    refused("No setting in own.toml called 'ensembel'. Did you mean 'ensemble'? Known: about, beside, classifiers, ", ensembel=2)
     refused("own.toml: about came as 3; wanted a text.", about=3)
     refused("own.toml: validation came as 'some'; wanted a number.", validation="some")
     refused("own.toml: patience came as 'some'; wanted a whole number.", patience="some", validation=0.1)

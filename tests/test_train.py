@@ -19,7 +19,7 @@ from longtail.encode.batch import TokenBatch
 from longtail.errors import DataError, SettingError
 from longtail.estimator import named_augmentation
 from longtail.network import Network
-from longtail.recipe import make_recipe, read_recipe
+from longtail.recipe import Recipe, make_recipe, read_recipe
 from longtail.store import _packed
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train import checkpoint
@@ -235,7 +235,7 @@ def test_patience_ends_a_stage_with_the_weights_of_its_best_epoch(data: Dataset,
     reached = iter([10.0, 30.0, 20.0, 25.0, 99.0])
     weights = []
 
-    def validation(model: XMC, course: Course, held_out: Dataset) -> Any:
+    def validation(model: XMC, course: Course, held_out: Dataset, recipe: Recipe) -> Any:
         def validate() -> dict[str, float]:
             weights.append(course.network.table.weight.detach().clone())
             return {"P@1": next(reached), "PSP@1": 0.0}
@@ -422,7 +422,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(data: Dataset, stopped: Path
 
 
 def material_of(model: XMC, data: Dataset) -> Any:
-    return model._material(data)
+    return model._material(data, model.recipe)
 
 
 class Greedy(Objective):

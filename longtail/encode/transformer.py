@@ -94,6 +94,7 @@ class TransformerEncoder(nn.Module):
         self.settings = settings
         self.model = model
         self.word_vectors = word_vectors  # (n, dim) for rows 1 to n of the table; no part of what is saved, and free to be set to None
+        self.texts_at_once = settings.texts_at_once  # made smaller when memory runs out
         self.hidden = int(model.config.hidden_size)
         self.most_tokens = most_positions(model)
         self.heads = nn.ModuleDict()
@@ -134,7 +135,7 @@ class TransformerEncoder(nn.Module):
             places = starts[run] + torch.arange(width, device=table.device)  # (texts of the run, width)
             inside = places < ends[run] if ascending[run.start] < width else None
             ids = tokens.ids[places.clamp_(max=len(tokens.ids) - 1)]
-            if self.settings.texts_at_once and torch.is_grad_enabled():
+            if self.texts_at_once and torch.is_grad_enabled():
                 found.append(checkpoint(self._pooled, ids, inside, table, use_reentrant=False))
             else:
                 found.append(self._pooled(ids, inside, table))
@@ -142,7 +143,7 @@ class TransformerEncoder(nn.Module):
 
     def _runs(self, lengths: Offsets, device: torch.device) -> list[tuple[int, int]]:
         cost, most = (CPU_START, CPU_MOST) if device.type == "cpu" else (GPU_START, GPU_MOST)
-        return runs_of_like_length(lengths, cost, most, self.settings.texts_at_once or len(lengths))
+        return runs_of_like_length(lengths, cost, most, self.texts_at_once or len(lengths))
 
     def _pooled(self, ids: Tensor, inside: Tensor | None, table: Tensor) -> Tensor:
         """One vector a text, (b, hidden), of ids (b, width), of which those `inside` are the text's own; None: all are."""

@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from longtail.classify.fused import CHUNK_NUMBERS
+from longtail.classify.fused import CHUNK_NUMBERS, all_labels_bce
 from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
+from longtail.encode.transformer import TransformerEncoder
 from longtail.names import load
 from longtail.network import Network
 from longtail.train.objectives import Objective, Step
@@ -33,6 +34,7 @@ class Picked(Objective):
         losses: task -> names of losses, which are added up.
         shares: task -> what its losses count.
         every_label: score all labels instead, as DEXML does.
+        every_classifier: score all classifiers by binary cross-entropy, whichever labels were picked.
     """
 
     n_labels: int
@@ -40,16 +42,22 @@ class Picked(Objective):
     losses: dict[str, tuple[str, ...]]
     shares: dict[str, float]
     every_label: bool = False
+    every_classifier: bool = False
     chunk_numbers: int = CHUNK_NUMBERS
     advice: ClassVar[str] = "a smaller pool, such as contrast.most=1000, or a smaller batch"
 
     def __call__(self, network: Network, step: Step) -> Tensor:
         pool = self.pool(step.targets["labels"], step.shortlist)
-        hidden, sides = network(step.tokens, {task: pool.labels for task in self.losses})
+        whole = {"classifiers"} if self.every_classifier else set()
+        hidden, sides = network(step.tokens, {task: None if task in whole else pool.labels for task in self.losses})
         total = torch.zeros((), device=hidden.device)
         for task, names in self.losses.items():
             vectors, bias = sides[task]
             text = network.text(hidden, task)
+            if task in whole:
+                cost = all_labels_bce(text, vectors, bias, step.targets["labels"], step.weights, self.chunk_numbers)
+                total = total + self.shares[task] * cost
+                continue
             with torch.autocast(text.device.type, enabled=False):  # a cosine in bfloat16 is too coarse to be divided by 0.05
                 scores = text.float() @ vectors.float().T
                 if network.side(task).settings.unit:
@@ -128,11 +136,11 @@ class Picked(Objective):
 
     def shrink(self, network: Network) -> str | None:
         """Encode fewer texts at a time."""
-        at_once = getattr(network.encoder, "texts_at_once", None)
-        if at_once is None or 0 < at_once <= FEWEST_TEXTS:
+        encoder = network.encoder
+        if not isinstance(encoder, TransformerEncoder) or 0 < encoder.texts_at_once <= FEWEST_TEXTS:
             return None
-        network.encoder.texts_at_once = at_once // 2 if at_once else MOST_TEXTS  # type: ignore[assignment]
-        return f"encoding {network.encoder.texts_at_once:,} texts at a time"
+        encoder.texts_at_once = encoder.texts_at_once // 2 or MOST_TEXTS
+        return f"{encoder.texts_at_once:,} texts encoded at a time"
 
 
 MOST_TEXTS, FEWEST_TEXTS = 1024, 64  # that are encoded at a time, once memory has run out

@@ -19,7 +19,8 @@ from longtail.augment.rows import Augmentation, Augmented
 from longtail.classify.vectors import LabelSide, LabelVectors
 from longtail.encode.batch import RaggedRows
 from longtail.encode.table import Table, weighted_sum
-from longtail.errors import DataError, SettingError
+from longtail.encode.transformer import TransformerEncoder
+from longtail.errors import DataError
 from longtail.graph.cooccurrence import symmetric_cooccurrence
 from longtail.network import Network
 from longtail.shortlist.clusters import Clusters, cluster_labels, label_centroids, smooth
@@ -102,7 +103,7 @@ class Course:
         dim = parts.encoder.dim
         table = Table(material.tokenizer.n_tokens, dim, scale=(2 / dim) ** 0.5)
         encoder = parts.encoder.build()
-        self._start_table(table, getattr(encoder, "word_vectors", None))
+        self._start_table(table, encoder)
         self.network = Network(table, encoder, int(parts.encoder.output_dim), parts.dim).to(device)
         self.clusters: Clusters | None = None
         self.shortlist: Tensor | None = None
@@ -144,17 +145,14 @@ class Course:
 
     # ---- beginning a stage
 
-    def _start_table(self, table: Table, of_encoder: Tensor | None) -> None:
+    def _start_table(self, table: Table, encoder: torch.nn.Module) -> None:
         """At pretrained token vectors, where there are some: those the encoder was trained with, or those of a file."""
-        if of_encoder is not None:
-            if of_encoder.shape != (len(table.weight) - 1, table.weight.shape[1]):
-                raise SettingError(
-                    f"The tokenizer has {len(table.weight) - 1:,} tokens, the encoder vectors of {len(of_encoder):,}; wanted the tokenizer "
-                    'that the encoder was trained with, kind = "pretrained" of the same model.'
-                )
+        if isinstance(encoder, TransformerEncoder) and encoder.word_vectors is not None:
+            encoder.fits(len(table.weight))
             with torch.no_grad():
                 table.weight[0].zero_()
-                table.weight[1:] = of_encoder
+                table.weight[1:] = encoder.word_vectors
+            encoder.word_vectors = None  # they are in the table now
             return
         if self.material.start_vectors is None:
             return
@@ -436,7 +434,7 @@ class Course:
         if stage.task == "unified":
             losses = {"labels": (stage.loss,), "classifiers": stage.classifier_loss}
             shares = {"labels": self.parts.contrast.share, "classifiers": 1 - self.parts.contrast.share}
-            return Picked(n_labels, self.parts.contrast, losses, shares, every_label=stage.score == "all")
+            return Picked(n_labels, self.parts.contrast, losses, shares, stage.score == "all", stage.classifier_score == "all")
         if stage.score == "picked" or stage.loss != "bce":
             return Picked(n_labels, self.parts.contrast, {stage.task: (stage.loss,)}, {stage.task: 1.0}, every_label=stage.score == "all")
         return EveryLabel(stage.task)

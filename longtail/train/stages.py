@@ -30,6 +30,7 @@ class Stage:
             stage begins; or labels "picked" for the batch, as the table `contrast` of a recipe says.
         loss: of labels that are scored by "all" or "picked"; see `longtail list losses`.
         classifier_loss: of the classifiers in the task "unified"; several are added up.
+        classifier_score: which classifiers a row is scored against in the task "unified": those "picked", or "all", by the loss bce alone.
         parts: of the label vectors, where a stage learns fewer of them than the recipe has.
         cluster_by: when the stage begins, cluster labels anew by the tf-idf "features" of their rows, by the learnt "vectors" of
             their rows, or by the learnt vectors of their own "texts".
@@ -51,6 +52,7 @@ class Stage:
     score: str = "all"
     loss: str = "bce"
     classifier_loss: tuple[str, ...] = ("bce",)
+    classifier_score: str = "picked"
     parts: tuple[str, ...] | None = None
     cluster_by: str = "nothing"
     epochs: int = 10
@@ -77,6 +79,7 @@ class Stage:
             ("schedule", self.schedule, SCHEDULES),
             ("loss", self.loss, LOSSES),
             *(("classifier_loss", value, LOSSES) for value in self.classifier_loss),
+            ("classifier_score", self.classifier_score, ("picked", "all")),
             *(("freeze", value, FROZEN) for value in self.freeze),
             *(("fresh", value, FRESH) for value in self.fresh),
         ):
@@ -91,6 +94,8 @@ class Stage:
         for key, rate in (("learning_rate", self.learning_rate), ("encoder_rate", self.encoder_rate)):
             if rate is not None and not (rate > 0 and isfinite(rate)):
                 raise SettingError(f"{key} came as {rate}; wanted more than 0, such as 0.001.")
+        if self.classifier_score == "all" and self.classifier_loss != ("bce",):
+            raise SettingError(f"classifier_loss came as {list(self.classifier_loss)}; all classifiers are scored by bce alone.")
         if not 0 <= self.momentum < 1:
             raise SettingError(f"momentum came as {self.momentum}; wanted a number from 0 to below 1, such as 0.9.")
 

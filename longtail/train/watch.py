@@ -23,6 +23,7 @@ from longtail.train.loop import Position
 
 REPORT_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 10.0
+QUICK_S = 0.5  # a validation that takes less is never left out
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Watch:
         self._best: tuple[float, int, dict[str, Tensor]] | None = None
         self._resumed: tuple[float, int] | None = None  # sum of losses and steps of an epoch that was stopped
         self._last_validation = ""
+        self._validated: tuple[float, float] | None = None  # seconds that the last validation took, and when it ended
 
     def __enter__(self) -> Watch:
         self._former: Any = None
@@ -118,9 +120,11 @@ class Watch:
                 f"{self._what}: the loss is {entry['loss']} after epoch {epoch + 1}. "
                 f"Type a smaller rate, such as learning_rate={stage.learning_rate / 10:g}."
             )
-        if self.validate is not None and stage.task != "clusters":
+        if self.validate is not None and stage.task != "clusters" and self._validates(epoch):
             self.course.network.eval()
+            began = time.monotonic()
             found = self.validate()
+            self._validated = time.monotonic() - began, time.monotonic()
             entry |= found
             self._last_validation = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
             stop = self._keep_best(next(iter(found.values())), epoch)
@@ -132,6 +136,13 @@ class Watch:
             self._take_best()
             return True
         return False
+
+    def _validates(self, epoch: int) -> bool:
+        """Where nothing depends on it but what is shown, validation may take a tenth of the time."""
+        if self.patience or self._validated is None or epoch + 1 == self.course.pace.epochs:
+            return True
+        took, ended = self._validated
+        return took < QUICK_S or time.monotonic() - ended > 9 * took
 
     # ---- the best epoch
 

@@ -1,0 +1,95 @@
+"""Several recipes that answer together: how their scores are added up, what each counts, and that a folder keeps them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from longtail import XMC
+from longtail.errors import DataError, SettingError, UnknownName
+from longtail.predict import joined, shares
+from longtail.recipe import read_recipe
+from tests.spelled import SMALL, share_found, spelled_out
+from tests.tensors import same_numbers as same_numbers
+
+OWN = """
+validation = 0.2
+beside = ["{beside}"]
+[encoder]
+kind = "bag"
+dim = 32
+[labels]
+parts = ["text", "free"]
+[[stages]]
+epochs = 6
+batch_size = 16
+learning_rate = 0.02
+"""
+
+
+def test_scores_are_added_up_by_weight_and_what_a_voice_does_not_name_is_nothing_to_it() -> None:
+    one = torch.tensor([[3, 1]]), torch.tensor([[0.8, 0.4]])
+    other = torch.tensor([[1, 2]]), torch.tensor([[0.9, 0.6]])
+    ids, scores = joined([one, other], [1.0, 3.0], 3)
+    assert ids.tolist() == [[1, 2, 3]]
+    assert scores[0].tolist() == pytest.approx([(0.4 + 3 * 0.9) / 4, 3 * 0.6 / 4, 0.8 / 4])
+    ids, scores = joined([one, other], [1.0, 0.0], 3)
+    assert ids.tolist() == [[3, 1, -1]]  # who counts nothing names nobody
+    assert joined([one], [5.0], 1)[0].tolist() == [[3]]
+
+
+def test_cosines_become_parts_of_one() -> None:
+    ids, scores = torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.875, 0.0]])  # cosines 0.8 and 0.75, one temperature apart
+    found = shares(ids, scores)
+    assert found[0].tolist() == pytest.approx([1 / (1 + 1 / 2.718281828), 1 / (1 + 2.718281828), 0.0])
+    assert shares(torch.full((1, 2), -1), torch.zeros(1, 2)).tolist() == [[0.0, 0.0]]
+
+
+def recipe_file(folder: Path, beside: str) -> Path:
+    (folder / "other.toml").write_text(OWN.replace('beside = ["{beside}"]\n', "").replace("dim = 32", "dim = 16"))
+    (folder / "own.toml").write_text(OWN.format(beside=beside))
+    return folder / "own.toml"
+
+
+def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) -> None:
+    data = spelled_out()
+    model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu").fit(data)
+    assert model.stored is not None and data.test.texts is not None
+    voices = model.stored.voices
+    assert len(voices) == 2 and voices[0].weight == 1.0 and voices[1].weight >= 0
+    assert [voice.rankers[0].network.dim for voice in voices] == [32, 16]
+    found = model.predict(data.test.texts, k=2)
+    assert share_found(found, data) > 0.9
+    model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "tokenizer-1.json").is_file()
+    again = XMC.load(tmp_path / "model", device="cpu")
+    assert again.stored is not None and [voice.weight for voice in again.stored.voices] == [voice.weight for voice in voices]
+    assert again.predict(data.test.texts, k=2).ids.tolist() == found.ids.tolist()
+    (tmp_path / "model" / "tokenizer-1.json").unlink()
+    with pytest.raises(DataError, match="model is not whole: tokenizer-1.json is missing"):
+        XMC.load(tmp_path / "model", device="cpu")
+
+
+def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its vectors are drawn at random behind its back: on validation rows it can only do harm."""
+    model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu")
+    data, weigh = spelled_out(), model._weighted
+
+    def spoilt(voices: list, held_out: object) -> list:  # type: ignore[type-arg]
+        torch.nn.init.normal_(voices[1].rankers[0].vectors)
+        return weigh(voices, held_out)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model, "_weighted", spoilt)
+    model.fit(data)
+    assert model.stored is not None and model.stored.voices[1].weight <= 0.2
+
+
+def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="No recipe called 'defalt'"):
+        read_recipe(recipe_file(tmp_path, "defalt"))
+    with pytest.raises(SettingError, match="beside came as 'default'; wanted a list of recipes"):
+        (tmp_path / "own.toml").write_text(OWN.replace('["{beside}"]', '"default"'))
+        read_recipe(tmp_path / "own.toml")
+    assert read_recipe("best").beside[0].name == "default" and read_recipe("best", SMALL["best"]).beside == ()
