@@ -24,7 +24,15 @@ ESCAPED = re.compile("[\udc80-\udcff]")  # what Python makes of a byte that it c
 
 
 def answer(
-    model: Path, texts: str, k: int, out: Path | None, form: str | None, device: str | None, encoding: str, against: Path | None = None
+    model: Path,
+    texts: str,
+    k: int,
+    out: Path | None,
+    form: str | None,
+    device: str | None,
+    encoding: str,
+    against: Path | None = None,
+    by: str | None = None,
 ) -> None:
     """Predict for the texts of a file, or of standard input for "-", and write what was found; of two models side by side."""
     form = "table" if against is not None and form is None and out is None else _form(out, form)
@@ -47,7 +55,7 @@ def answer(
         target = (
             sys.stdout if out is None else stack.enter_context(open(stack.enter_context(new_file(out)), "w", newline="", encoding="utf-8"))
         )
-        n = _write(models, _lines(source, "standard input" if texts == "-" else texts), k, form, target)
+        n = _write(models, _lines(source, "standard input" if texts == "-" else texts), k, by, form, target)
     if out is not None:
         sys.stderr.write(f"Wrote labels of {n:,} texts to {out}.\n")
 
@@ -71,13 +79,13 @@ def _lines(source: TextIO, name: str) -> Iterator[str]:
         raise DataError(f"{name}: {wrong}") from error
 
 
-def _write(models: list[XMC], texts: Iterator[str], k: int, form: str, target: TextIO) -> int:
+def _write(models: list[XMC], texts: Iterator[str], k: int, by: str | None, form: str, target: TextIO) -> int:
     n = 0
     table = csv.writer(target)
     if form == "csv":
         table.writerow(["text", "rank", "label", "id", "score"])
     while block := list(islice(texts, TEXTS_AT_ONCE if target is not sys.stdout or not sys.stdin.isatty() else 1)):
-        found = [list(_named(model.predict(block, k))) for model in models]
+        found = [list(_named(model.predict(block, k, by=by))) for model in models]
         for text, answers, *others in zip(block, *found, strict=True):
             if form == "jsonl":
                 labels = {

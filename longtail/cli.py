@@ -487,13 +487,16 @@ def predict(
         str | None, typer.Option("--form", help="table, jsonl or csv; a table on a terminal, else jsonl.", show_default=False)
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Another model, to see both answers side by side.", show_default=False)] = None,
+    by: Annotated[
+        str | None, typer.Option(help="all, clusters or fused: another way to find labels than the recipe's.", show_default=False)
+    ] = None,
     device: Device = None,
     encoding: Encoding = "utf-8",
 ) -> None:
     """The best labels of each text, with their scores."""
     from longtail.answers import answer
 
-    answer(model, texts, k, out, form, device, encoding, against)
+    answer(model, texts, k, out, form, device, encoding, against, by)
 
 
 @app.command()

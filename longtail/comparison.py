@@ -24,6 +24,7 @@ from longtail.recipe import Recipe, read_recipe
 from longtail.values import Dataset
 
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")
+WHERE_THERE_ARE = ("unseen P@1",)  # labels without training rows
 FORMATS = (".json", ".csv", ".md")
 
 
@@ -95,7 +96,8 @@ def compare_recipes(
 
 def _cell(data: Dataset, mark: str, recipe: Recipe, augmentation: str, seed: int, folder: Path, device: str | None, models: bool) -> Cell:
     model = XMC(recipe, augmentation, seed=seed, device=device)
-    told = json.dumps([mark, recipe.tables, augmentation, seed, model.device.type, longtail.__version__], sort_keys=True)
+    tables = [one.tables for one in (recipe, *recipe.beside)]
+    told = json.dumps([mark, tables, augmentation, seed, model.device.type, longtail.__version__], sort_keys=True)
     path = folder / f"{recipe.name}-{augmentation.partition(':')[0]}-{seed}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
     kept = path.with_suffix("")  # the model
     if path.exists() and (kept.exists() or not models):
@@ -158,20 +160,28 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
         elif path.suffix == ".csv":
             with open(fresh, "w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
-                writer.writerow(["recipe", "augmentation", "seeds", *SHOWN, *(f"{name} deviation" for name in SHOWN), "train seconds"])
+                shown = columns_of(rows)
+                writer.writerow(["recipe", "augmentation", "seeds", *shown, *(f"{name} deviation" for name in shown), "train seconds"])
                 for row in rows:
-                    means, spread = [row.mean(name) for name in SHOWN], [row.deviation(name) for name in SHOWN]
+                    means, spread = [row.mean(name) for name in shown], [row.deviation(name) for name in shown]
                     writer.writerow([row.recipe, row.augmentation, len(row.cells), *means, *spread, train_seconds(row)])
         else:
             fresh.write_text(markdown(rows), encoding="utf-8")
 
 
+def columns_of(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The metrics that a table shows."""
+    there = [name for name in WHERE_THERE_ARE if all(name in cell.metrics for row in rows for cell in row.cells)]
+    return (*SHOWN, *there)
+
+
 def markdown(rows: Sequence[Row]) -> str:
     """The table in Markdown, the best of each column in bold."""
-    best = {name: max(row.mean(name) for row in rows) for name in SHOWN}
-    lines = [f"| recipe | augmentation | {' | '.join(SHOWN)} | train |", "|---" * (len(SHOWN) + 3) + "|"]
+    shown = columns_of(rows)
+    best = {name: max(row.mean(name) for row in rows) for name in shown}
+    lines = [f"| recipe | augmentation | {' | '.join(shown)} | train |", "|---" * (len(shown) + 3) + "|"]
     for row in rows:
-        values = [f"**{row.mean(name):.2f}**" if row.mean(name) == best[name] else f"{row.mean(name):.2f}" for name in SHOWN]
+        values = [f"**{row.mean(name):.2f}**" if row.mean(name) == best[name] else f"{row.mean(name):.2f}" for name in shown]
         lines.append(f"| {row.recipe} | {row.augmentation} | {' | '.join(values)} | {train_seconds(row):.0f} s |")
     return "\n".join(lines) + "\n"
 
@@ -188,12 +198,13 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     table = Table(title=f"{cells[0].data}, test rows, {seeds}", title_justify="left")
     for column in ("recipe", "augmentation"):
         table.add_column(column)
-    for column in (*(name.replace("coverage", "C") for name in SHOWN), "train", "a text", "size"):
+    shown = columns_of(rows)
+    for column in (*(name.replace("coverage", "C") for name in shown), "train", "a text", "size"):
         table.add_column(column, justify="right")
-    best = {name: max(row.mean(name) for row in rows) for name in SHOWN}
+    best = {name: max(row.mean(name) for row in rows) for name in shown}
     for row in rows:
         values = []
-        for name in SHOWN:
+        for name in shown:
             spread = f" ±{row.deviation(name):.2f}" if len(row.cells) > 1 else ""
             values.append(Text(f"{row.mean(name):.2f}{spread}", style="bold" if row.mean(name) == best[name] else ""))
         milliseconds = sum(cell.predict_milliseconds for cell in row.cells) / len(row.cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,6 +125,9 @@ class XMC:
                     ranker = self._fusion(ranker, held_out, material)
                 rankers.append(ranker)
             voices.append(Voice(material.tokenizer, rankers))
+            if material.tokenizer.n_cut:
+                longer = f"are longer than {recipe.tokens.max_tokens} tokens, and what is behind them was cut off"
+                sys.stderr.write(f"{recipe.name}: {material.tokenizer.n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
             n_before += recipe.ensemble
         if held_out is not None and len(voices) > 1:
             voices = self._weighted(voices, held_out)
@@ -132,15 +136,22 @@ class XMC:
             drop_checkpoint(place)
         return self
 
-    def predict(self, texts: Sequence[str] | Texts, k: int = 5) -> Predictions:
-        """The k best labels of each text, with scores in [0, 1]."""
+    def predict(self, texts: Sequence[str] | Texts, k: int = 5, *, by: str | None = None) -> Predictions:
+        """The k best labels of each text, with scores in [0, 1].
+
+        Args:
+            by: another way to find them than the recipe's, see `longtail.recipe.PredictSettings`: "all", "clusters" or "fused".
+        """
         stored = self._trained()
+        voices = stored.voices
+        if by is not None:
+            voices = [replace(voice, rankers=[ranker.by(by) for ranker in voice.rankers]) for voice in voices]
         if k < 1:
             raise SettingError(f"k came as {k}; wanted 1 or more.")
         if isinstance(texts, str):
             raise SettingError("One text came where a list of texts was wanted; type predict([text]).")
         k = min(k, len(stored.label_counts))
-        found = predict(stored.voices, Texts.of(texts), k, self.device)
+        found = predict(voices, Texts.of(texts), k, self.device)
         return replace(found, label_texts=stored.label_texts)
 
     def predict_test(self, data: Dataset, k: int = 100) -> Predictions:

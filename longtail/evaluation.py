@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from longtail import metrics
 from longtail.augment.rows import MADE_UID
@@ -133,6 +134,7 @@ def evaluate(
     for k in ks:
         values[f"coverage@{k}"] = 100 * metrics.coverage_at(k, judged)
     values |= _macro_f1(max(ks), judged, counts)
+    values |= _zero_shot(ks, found, data.test.labels, counts)
     about: dict[str, str | int | float] = {
         "data": data.name,
         "test_rows": len(data.test),
@@ -213,6 +215,18 @@ def _macro_f1(k: int, judged: Judged, counts: NDArray[np.int64]) -> dict[str, fl
         if part.any():
             values[f"macroF1@{k} {name}"] = 100 * float(f1[part].mean())
     return values
+
+
+def _zero_shot(ks: Sequence[int], found: Predictions, truth: csr_matrix, counts: NDArray[np.int64]) -> dict[str, float]:
+    """P and R of the labels that no training row has, where test rows carry some: over the rows that do, against all labels."""
+    unseen = truth.multiply(counts == 0).tocsr()
+    unseen.eliminate_zeros()
+    rows = np.flatnonzero(np.diff(unseen.indptr))
+    if not len(rows):
+        return {}
+    judged = metrics.judge(Predictions(found.ids[rows], found.scores[rows]), unseen[rows])
+    values = {f"unseen P@{k}": 100 * float(metrics.precision_at(k, judged).mean()) for k in ks}
+    return values | {f"unseen R@{max(ks)}": 100 * float(metrics.recall_at(max(ks), judged).mean())}
 
 
 def _bins(k: int, judged: Judged, counts: NDArray[np.int64]) -> list[dict[str, float]]:

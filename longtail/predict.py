@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch.nn import functional
 from longtail.classify.candidates import scores_of
 from longtail.classify.fused import matrix_type
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
+from longtail.errors import SettingError, UnknownName
 from longtail.network import Network
 from longtail.progress import progress
 from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, added_up, best, nearest_labels
@@ -51,6 +52,16 @@ class Ranker:
         own += [] if self.clusters is None else [self.clusters.vectors, self.clusters.bias, self.clusters.members]
         own += [tensor for name, tensor in self.network.state_dict().items() if not name.startswith("sides.")]
         return sum(tensor.numel() * tensor.element_size() for tensor in own if tensor is not None)
+
+    def by(self, way: str) -> Ranker:
+        """The same network, answering in another way."""
+        has = {"all": True, "clusters": self.clusters is not None, "fused": self.centroids is not None}
+        if way not in has:
+            raise UnknownName("way to predict", way, has)
+        if not has[way]:
+            known = ", ".join(name for name, there in has.items() if there)
+            raise SettingError(f"This model cannot predict by {way!r}, for which it was not trained; wanted one of {known}.")
+        return replace(self, way=way)
 
     @torch.no_grad()
     def rank(self, tokens: RaggedRows, k: int) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail import Dataset, LongtailError, Predictions, evaluate
+from longtail import Dataset, LongtailError, Predictions, Split, Texts, evaluate
 from longtail.evaluation import compare, propensity_constants
 from longtail.kernels.resample import weighted_sums
+from longtail.values import labels_from_rows
 
 
 def found(rows: list[list[int]]) -> Predictions:
@@ -129,3 +130,15 @@ def test_weighted_sums_equal_the_matrix_product() -> None:
     random = np.random.default_rng(0)
     times, values = random.integers(-2, 4, (50, 7), dtype=np.int32), random.normal(size=(50, 5))
     np.testing.assert_allclose(weighted_sums(times, values), times.T @ values, atol=1e-12)
+
+
+def test_labels_without_training_rows_are_judged_apart_against_all_labels() -> None:
+    train = Split(Texts.of(["a", "b"]), labels_from_rows([[0], [1]], 4))  # 2 and 3 were never seen
+    test = Split(Texts.of(["c", "d", "e"]), labels_from_rows([[0, 2], [3], [1]], 4))
+    data = Dataset("small", train, test, Texts.of(["0", "1", "2", "3"]))
+    found = Predictions(np.array([[2, 0], [0, 3], [1, 2]], np.int32), np.tile(np.float32([1.0, 0.5]), (3, 1)))
+    reached = evaluate(found, data, resamples=0, ks=(1, 2)).metrics
+    # rows 0 and 1 carry one: 2 stands first, 3 second
+    assert (reached["unseen P@1"], reached["unseen P@2"], reached["unseen R@2"]) == (50.0, 50.0, 100.0)
+    seen = replace(data, test=test.rows(np.array([2])))
+    assert not any(name.startswith("unseen") for name in evaluate(Predictions(found.ids[2:], found.scores[2:]), seen, resamples=0).metrics)

@@ -20,7 +20,7 @@ from longtail import XMC, Texts, names
 from longtail import predict as prediction
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
-from longtail.errors import DataError, SettingError
+from longtail.errors import DataError, SettingError, UnknownName
 from longtail.predict import Ranker, Voice, predict
 from longtail.shortlist import search
 from longtail.shortlist.search import ClusterIndex, Neighbours
@@ -396,3 +396,21 @@ def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, t
     assert "'txt' came as the form" in command.fails("predict", folder, texts, "--out", tmp_path / "found.txt")
     assert "is not a model folder: model.json is missing" in command.fails("predict", tmp_path, texts)
     assert "'gpu' came as the device; wanted cpu or cuda" in command.fails("predict", folder, texts, "--device", "gpu")
+
+
+def test_a_model_answers_in_every_way_it_was_trained_for() -> None:
+    model, text = trained("decaf"), ["morv nalk bush ment"]
+    assert model.stored is not None
+    exact = model.stored.rankers[0].by("all").rank(RaggedRows(*_arrays(model, text), CPU), 2)[0]
+    assert model.predict(text, k=2, by="all").ids.tolist() == exact.tolist()
+    assert model.predict(text, k=2, by="clusters").ids.tolist() == model.predict(text, k=2).ids.tolist()
+    with pytest.raises(SettingError, match="cannot predict by 'fused', for which it was not trained; wanted one of all, clusters[.]"):
+        model.predict(text, by="fused")
+    with pytest.raises(UnknownName, match="No way to predict called 'cluster'. Did you mean 'clusters'"):
+        model.predict(text, by="cluster")
+
+
+def _arrays(model: XMC, texts: list[str]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
+    assert model.stored is not None
+    rows = model.stored.tokenizer(texts)
+    return rows.ids, rows.weights, rows.offsets

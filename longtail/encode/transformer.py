@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from longtail.encode.batch import TokenBatch
@@ -151,7 +153,8 @@ class TransformerEncoder(nn.Module):
         if inside is not None:
             vectors = vectors * inside[..., None]
         mask = None if inside is None else inside.long()
-        states = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True).last_hidden_state.float()
+        with _attention(table.device):
+            states = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True).last_hidden_state.float()
         if self.settings.pooling == "cls":
             first: Tensor = states[:, 0]
             return first
@@ -167,3 +170,10 @@ class TransformerEncoder(nn.Module):
             return hidden
         vectors: Tensor = self.heads[task if task in self.heads else "labels"](hidden)
         return vectors
+
+
+def _attention(device: torch.device) -> AbstractContextManager[object]:
+    """Kernels that take any shape at once. That of cuDNN is compiled anew for every shape, and every run has one of its own."""
+    if device.type != "cuda":
+        return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
