@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.cli_models import labels_app, models_app
 from longtail.errors import LongtailError, SettingError
 
 if TYPE_CHECKING:
@@ -473,7 +474,7 @@ def train(
         result = judge(model.predict_test(rows), rows, resamples=0, seed=seed)
         model.note_metrics(result.metrics)
         _show(evaluation_table(result))
-    model.save(out)
+    model.save(out, rows=True)
     sys.stderr.write(f"{model}\nWrote {out}. Next: longtail predict {out} texts.txt -k 5\n")
 
 
@@ -603,6 +604,10 @@ def _predictions(source: Path, data: Dataset) -> Predictions:
     from longtail.estimator import load
 
     return load(source).predict_test(data)
+
+
+app.registered_commands += models_app.registered_commands
+app.add_typer(labels_app, name="labels")
 
 
 @app.command("list")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,13 +21,16 @@ from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
 from longtail.augment.rows import Augmentation, Augmented
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.evaluation import evaluate
+from longtail.explain import Explanation, TrainingRows, explain
 from longtail.graph.normalise import NORMALISERS
 from longtail.names import load as load_name
+from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
 from longtail.predict import Ranker, Voice, answers, joined, predict, ranker_of
 from longtail.predictions import most_filtered
 from longtail.recipe import Recipe, read_recipe
 from longtail.settings import build
-from longtail.store import Stored, load_model, save_model
+from longtail.sides import Head, heads_of
+from longtail.store import Stored, load_model, load_rows, save_model
 from longtail.tokens.pretrained import pretrained_vectors
 from longtail.train.checkpoint import Saved, drop_checkpoint, load_checkpoint
 from longtail.train.course import Course, Material
@@ -35,6 +39,7 @@ from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
 
 BETAS = tuple(round(0.1 * step, 1) for step in range(11))
 MEASURED = ("P@1", "PSP@1")
+MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # of a voice, the first counting 1
 WEIGHED_BY = ("P@1", "P@5", "PSP@1", "PSP@5")
 
@@ -51,6 +56,11 @@ class XMC:
         self.recipe, self.augment, self.seed = recipe, augment, seed
         self.device = device_for(device)
         self.stored: Stored | None = None
+        self._maker: Maker | None = None  # of new labels, from what was trained or last saved as a whole
+        self._heads: tuple[Stored, list[list[Head]]] | None = None  # label vectors in parts, once they were asked for
+        self._rows: TrainingRows | None = None  # where they are at hand
+        self._n_entries = 0  # of the log of labels in the model's folder
+        self._changing = Lock()  # labels, by one thread at a time
 
     @classmethod
     def from_recipe(
@@ -71,7 +81,9 @@ class XMC:
         on = device_for(device)
         stored = load_model(Path(folder), on)
         model = cls(stored.recipe, stored.about.get("augmentation"), seed=stored.about.get("seed", 0), device=str(on))
-        model.stored = stored
+        log = entries(Path(folder))
+        model._maker, model._n_entries = Maker(stored), len(log)
+        model.stored = replayed(stored, model._maker, log)
         return model
 
     def fit(
@@ -132,6 +144,8 @@ class XMC:
         if held_out is not None and len(voices) > 1:
             voices = self._weighted(voices, held_out)
         self.stored = self._finished(data, material, voices, history, time.monotonic() - began)
+        self._maker, self._n_entries = Maker(self.stored), 0
+        self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
         if place is not None:
             drop_checkpoint(place)
         return self
@@ -185,9 +199,63 @@ class XMC:
         told = f"{about['labels']:,} labels, trained on {about['rows trained on']:,} rows in {about['seconds']:,.0f} s"
         return f"XMC({self.recipe.name!r}, {told})"
 
-    def save(self, folder: str | Path) -> None:
-        """Write a model folder; `XMC.load` and `longtail predict` read it."""
-        save_model(Path(folder), self._trained())
+    def save(self, folder: str | Path, *, rows: bool = False) -> None:
+        """Write a model folder; `XMC.load` and `longtail predict` read it.
+
+        Args:
+            rows: keep training texts beside the model, where they are less than 50 MB, so that explanations can show some.
+        """
+        with self._changing:
+            kept = self._training_rows() if rows else None
+            if kept is not None and len(kept[0].buffer) + 4 * kept[1].nnz > MOST_ROW_BYTES:
+                kept = None
+            save_model(Path(folder), self._trained(), kept)
+            self.stored = replace(self._trained(), folder=Path(folder))
+            self._maker, self._n_entries = Maker(self.stored), 0
+
+    def add_labels(self, texts: Sequence[str]) -> list[int]:
+        """Give the model new labels by their texts, without training; their ids follow those it has.
+
+        A model that was loaded or saved keeps them in its folder: when this returns they are on disk.
+        """
+        with self._changing:
+            stored = self._trained()
+            new = check_texts(stored, texts)
+            assert self._maker is not None
+            grown = with_labels(stored, new, self._maker.made(new))
+            self._note({"add": list(new)})
+            self.stored = grown
+            return list(range(len(stored.label_counts), len(grown.label_counts)))
+
+    def remove_labels(self, ids: Sequence[int]) -> None:
+        """Never predict these labels again; ids of all others stay as they are. Kept in the model's folder as `add_labels` does."""
+        with self._changing:
+            stored = self._trained()
+            gone = check_ids(stored, ids)
+            left = without_labels(stored, gone)
+            self._note({"remove": gone.tolist()})
+            self.stored = left
+
+    def explain(self, text: str, label: int | str | None = None) -> Explanation:
+        """Why a label, by its id or text, is predicted for a text; without one the label that is predicted first."""
+        stored = self._trained()
+        if self._heads is None or self._heads[0] is not stored:
+            self._heads = stored, [heads_of(stored, place) for place in range(len(stored.rankers))]
+        return explain(stored, self._heads[1], text, label, self._training_rows(), self.device)
+
+    def _training_rows(self) -> TrainingRows | None:
+        """Training texts and their labels: those trained on, or those that the model's folder keeps."""
+        stored = self._trained()
+        if self._rows is None and stored.folder is not None:
+            self._rows = load_rows(stored.folder, len(stored.label_counts))
+        return self._rows
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        """In the log of the folder, where the model has one."""
+        folder = self._trained().folder
+        if folder is not None:
+            append(folder, self._n_entries + 1, entry)
+            self._n_entries += 1
 
     @property
     def name(self) -> str:

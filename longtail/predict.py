@@ -16,6 +16,7 @@ from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
 from longtail.errors import SettingError, UnknownName
 from longtail.network import Network
 from longtail.progress import progress
+from longtail.search.labels import Index, Labels
 from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, added_up, best, nearest_labels
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.course import GAME_NEIGHBOURS, Course
@@ -44,6 +45,8 @@ class Ranker:
     heads: tuple[str, ...] = ("labels",)  # whose vectors stand side by side
     scales: tuple[float, ...] = (0.0,)  # of each head's vectors: its cosines are multiplied by that; 0 takes products as they are
     chances: bool = True  # scores are log-odds; otherwise cosines
+    removed: Tensor | None = None  # (n_labels,) bool: labels that are never named; None where there are none
+    index: Index | None = None  # of the first labels of `searched()`, for "all" on a CPU; those behind them were added since
 
     @property
     def n_bytes(self) -> int:
@@ -81,34 +84,77 @@ class Ranker:
             return torch.zeros((0, k), dtype=torch.int64), torch.zeros((0, k))
         return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
 
+    @torch.no_grad()
+    def encode(self, tokens: RaggedRows) -> Tensor:
+        """(n, dim of all heads): what texts are searched with."""
+        places = torch.arange(len(tokens), device=self.vectors.device)
+        return torch.cat([self._text(tokens.take(rows)) for rows in places.split(TEXTS_AT_ONCE)])
+
+    def searched(self) -> Labels:
+        """Vectors and biases whose products with `encode` are the scores of all labels; in place, on a CPU."""
+        return Labels.of(self.vectors.numpy(), None if self.bias is None else (self.bias * self.share_of_bias).numpy())
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each head counts."""
+        return (1.0,) if len(self.heads) == 1 else (2 * (1 - self.beta), 2 * self.beta)
+
+    @property
+    def share_of_bias(self) -> float:
+        """As much as its head's."""
+        return self.shares[-1]
+
     def _text(self, batch: TokenBatch) -> Tensor:
         """Vectors of texts in all heads, side by side, so that one product adds up their scores."""
-        shares = (1.0,) if len(self.heads) == 1 else (2 * (1 - self.beta), 2 * self.beta)
         hidden = self.network.hidden(batch)
         found = [
             self.network.of_head(hidden, head, unit=scale > 0) * (share * (scale or 1.0))
-            for head, scale, share in zip(self.heads, self.scales, shares, strict=True)
+            for head, scale, share in zip(self.heads, self.scales, self.shares, strict=True)
         ]
         return torch.cat(found, dim=1)
 
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Every label is scored, a chunk of labels at a time, and the best are kept."""
+        """Every label is scored and the best are kept; or an index tells them."""
+        ids, scores = self._scored(text, k) if self.index is None else self._by_index(self.index, text, k)
+        # a cosine of -1 is 0, of 1 is 1
+        values = torch.sigmoid(scores) if self.chances else ((1 + scores / len(self.heads)) / 2).clamp(min=0.0)
+        return filled(ids, values, k)
+
+    def _by_index(self, index: Index, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The best of the labels that the index knows, by exact scores, and of those that were added since."""
+        known, wanted = len(index.labels), k
+        while True:
+            found, values = map(torch.from_numpy, index.search(text.numpy(), wanted))
+            if self.removed is None:
+                break
+            values = values.masked_fill(self.removed[found.clamp(min=0)], -torch.inf)
+            if wanted >= known or int((values > -torch.inf).sum(dim=1).min()) >= k:
+                break
+            wanted = min(known, 4 * wanted)  # removed labels took the places of others
+        if len(self.vectors) > known:
+            ids, scores = self._scored(text, k, known)
+            found, values = torch.cat([found, ids], dim=1), torch.cat([values, scores], dim=1)
+        top = torch.topk(values, min(k, values.shape[1]), dim=1)
+        return torch.gather(found, 1, top.indices), top.values
+
+    def _scored(self, text: Tensor, k: int, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Labels from the first on, a chunk of them at a time."""
         kind = matrix_type(text.device)
         small = text.to(kind)
         chunk = max(1, SCORES_AT_ONCE // max(1, len(text)))
         ids = scores = None
-        for start in range(0, len(self.vectors), chunk):
+        for start in range(first, len(self.vectors), chunk):
             part = (small @ self.vectors[start : start + chunk].to(kind).T).float()
             if self.bias is not None:
-                part += self.bias[start : start + chunk] * (1.0 if len(self.heads) == 1 else 2 * self.beta)
+                part += self.bias[start : start + chunk] * self.share_of_bias
+            if self.removed is not None:
+                part.masked_fill_(self.removed[start : start + chunk], -torch.inf)
             top = torch.topk(part, min(k, part.shape[1]), dim=1)
             ids = top.indices + start if ids is None else torch.cat([ids, top.indices + start], dim=1)
             scores = top.values if scores is None else torch.cat([scores, top.values], dim=1)
         assert ids is not None and scores is not None
         top = torch.topk(scores, min(k, scores.shape[1]), dim=1)
-        # a cosine of -1 is 0, of 1 is 1
-        values = torch.sigmoid(top.values) if self.chances else (1 + top.values / len(self.heads)) / 2
-        return filled(torch.gather(ids, 1, top.indices), values, k)
+        return torch.gather(ids, 1, top.indices), top.values
 
     def _by_clusters(self, text: Tensor, for_clusters: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Labels of the best clusters; score = chance of the label x chance of its cluster, each after GAME where there is a graph."""
@@ -137,8 +183,22 @@ class Ranker:
         ids, nearness = nearest_labels(text, self.centroids, self.keep)
         chances = torch.sigmoid(self._scores(text, ids))
         nearness = torch.sigmoid(nearness)
+        if self.removed is not None:
+            chances, nearness = (part.masked_fill(self.removed[ids], 0.0) for part in (chances, nearness))
         scaled = self.beta * chances / chances.amax(dim=1, keepdim=True) + (1 - self.beta) * nearness / nearness.amax(dim=1, keepdim=True)
         return filled(*best(ids, scaled, k), k)
+
+    def without(self, labels: Tensor) -> Ranker:
+        """Never naming these labels again; ids of all others stay as they are."""
+        removed = torch.zeros(len(self.vectors), dtype=torch.bool, device=self.vectors.device)
+        removed[labels] = True
+        if self.removed is not None:
+            removed |= self.removed
+        clusters = self.clusters
+        if clusters is not None:
+            gone = (clusters.members >= 0) & removed[clusters.members.clamp(min=0)]
+            clusters = replace(clusters, members=clusters.members.masked_fill(gone, NOTHING))
+        return replace(self, removed=removed, clusters=clusters)
 
     def _scores(self, text: Tensor, ids: Tensor) -> Tensor:
         named, places = distinct_ids(ids.clamp(min=0), len(self.vectors))

@@ -3,10 +3,13 @@
 model.json           recipe, numbers, which ranker each network is
 weights.safetensors  token table, encoder, label vectors, cluster vectors
 parts.safetensors    what label vectors were mixed from; not needed to predict
-labels.npz           label texts and training counts
+labels.npz           label texts, training counts, and which labels were removed
+labels/              labels that were added or removed since, a file each time
 graph.npz            the label graph, where the recipe has one
 tokenizer.json       and tokenizer-1.json, ... of recipes beside it
+index/               of label vectors, where `longtail index` built one
 history.json         loss, validation and seconds of every epoch
+rows.npz             training texts and their labels, to show beside predictions; only where asked for
 README.md            the model card
 """
 
@@ -20,7 +23,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
 
 import longtail
 from longtail.data.files import new_folder
@@ -31,12 +35,14 @@ from longtail.graph.store import load_graph, save_graph
 from longtail.network import Network
 from longtail.predict import Ranker, Voice
 from longtail.recipe import Recipe, make_recipe
+from longtail.search.folder import open_indexes
 from longtail.shortlist.search import ClusterIndex, Neighbours
 from longtail.tokens.load import load_tokenizer
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.values import LabelGraph, Texts
 
 FORMAT = 2
+INDEX, ROWS = "index", "rows.npz"
 MODEL, WEIGHTS, PARTS, LABELS, GRAPH, TOKENIZER, HISTORY, CARD = (
     "model.json",
     "weights.safetensors",
@@ -60,6 +66,19 @@ class Stored:
     graph: LabelGraph | None
     about: dict[str, Any]  # data, counts, seeds, seconds: what the card tells
     history: list[dict[str, Any]]
+    folder: Path | None = None  # where it lies
+
+    @property
+    def removed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Ids of labels that are never named."""
+        mask = self.rankers[0].removed
+        return np.zeros(0, np.int64) if mask is None else torch.nonzero(mask).flatten().cpu().numpy()
+
+    def without(self, labels: np.ndarray[Any, np.dtype[np.int64]]) -> Stored:
+        """Never naming these labels again; all others keep their ids."""
+        gone = torch.from_numpy(labels).to(self.rankers[0].vectors.device)
+        voices = [replace(voice, rankers=[ranker.without(gone) for ranker in voice.rankers]) for voice in self.voices]
+        return replace(self, voices=voices)
 
     @property
     def rankers(self) -> list[Ranker]:
@@ -71,8 +90,12 @@ class Stored:
         return self.voices[0].tokenizer
 
 
-def save_model(folder: Path, stored: Stored) -> None:
-    """Write the folder; it appears when it is whole."""
+def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | None = None) -> None:
+    """Write the folder; it appears when it is whole.
+
+    Args:
+        rows: training texts and their labels, to be kept beside the model.
+    """
     from safetensors.torch import save_file
 
     with new_folder(folder) as fresh:
@@ -82,7 +105,12 @@ def save_model(folder: Path, stored: Stored) -> None:
         arrays: dict[str, Any] = {"counts": stored.label_counts}
         if texts is not None:
             arrays |= {"buffer": texts.buffer, "offsets": texts.offsets}
+        if len(stored.removed):
+            arrays["removed"] = stored.removed
         np.savez(fresh / LABELS, **arrays)
+        if rows is not None:
+            texts, labels = rows
+            np.savez_compressed(fresh / ROWS, buffer=texts.buffer, offsets=texts.offsets, ids=labels.indices, ends=labels.indptr)
         if stored.graph is not None:
             save_graph(stored.graph, fresh / GRAPH)
         weights: dict[str, Tensor] = {}
@@ -151,8 +179,12 @@ def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, told
 
 
-def load_model(folder: Path, device: torch.device) -> Stored:
-    """Read a model folder, ready to predict. On a CPU tables of which a text needs a few rows stay on disk until they are looked at."""
+def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stored:
+    """Read a model folder, ready to predict. On a CPU tables of which a text needs a few rows stay on disk until they are looked at.
+
+    Args:
+        indexed: answer with the index of label vectors where the folder has one and the device is a CPU; then vectors stay on disk, too.
+    """
     from safetensors.torch import load_file
 
     if not (folder / MODEL).is_file():
@@ -178,11 +210,12 @@ def load_model(folder: Path, device: torch.device) -> Stored:
     history = _whole(folder / HISTORY, lambda path: json.loads(path.read_text("utf-8"))) if (folder / HISTORY).is_file() else []
     try:
         counts, texts = arrays["counts"], Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
+        has_index = indexed and device.type == "cpu" and (folder / INDEX).exists()
         made: list[Voice] = []
         first = 0
         for own, tokenizer, voice in zip((recipe, *recipe.beside), tokenizers, voices, strict=True):
             places = range(first, first + voice["rankers"])
-            rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device) for place in places]
+            rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, has_index) for place in places]
             made.append(Voice(tokenizer, rankers, voice["weight"]))
             first = places.stop
         all_vectors = [ranker.vectors for voice in made for ranker in voice.rankers]
@@ -195,7 +228,28 @@ def load_model(folder: Path, device: torch.device) -> Stored:
         raise DataError(
             f"{folder} holds files of different models ({str(error).partition(chr(10))[0]}). Copy it again, or train anew."
         ) from error
-    return Stored(recipe, made, texts, counts, graph, about, history)
+    if has_index:
+        made = _with_indexes(made, folder / INDEX)
+    stored = Stored(recipe, made, texts, counts, graph, about, history, folder)
+    return stored.without(arrays["removed"]) if "removed" in arrays else stored
+
+
+def load_rows(folder: Path, n_labels: int) -> tuple[Texts, csr_matrix] | None:
+    """Training texts and their labels, where the folder keeps them."""
+    if not (folder / ROWS).is_file():
+        return None
+    arrays = _whole(folder / ROWS, _arrays)
+    try:
+        texts, ids = Texts(arrays["buffer"], arrays["offsets"]), arrays["ids"]
+        return texts, csr_matrix((np.ones(len(ids), np.float32), ids, arrays["ends"]), shape=(len(texts), n_labels))
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{folder / ROWS} is of another model ({error}). Delete it; predictions do not need it.") from error
+
+
+def _with_indexes(voices: list[Voice], folder: Path) -> list[Voice]:
+    """The voices, each of whose rankers answers with its index."""
+    opened = iter(open_indexes(folder, [ranker.searched() for voice in voices for ranker in voice.rankers]))
+    return [replace(voice, rankers=[replace(ranker, index=next(opened)) for ranker in voice.rankers]) for voice in voices]
 
 
 def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
@@ -215,13 +269,17 @@ def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(name + "/")}
 
 
-def _unpacked(tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device) -> Ranker:
+def _unpacked(
+    tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device, has_index: bool
+) -> Ranker:
     if device.type == "cpu":
         # a mapped tensor begins anywhere in its file, and the last bit of a product depends on how its factors lie in memory
-        mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" else set())
+        mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" or has_index else set())
         tensors = {name: tensor if name in mapped else tensor.clone() for name, tensor in tensors.items()}
-    with torch.device("meta"):  # no memory for a table that is replaced at once
-        table = Table(tokenizer.n_tokens, tensors["network.table.weight"].shape[1], 0.0)
+    dim = tensors["network.table.weight"].shape[1]
+    table = Table(0, dim, 0.0)
+    # no memory for a table that is replaced at once, nor random numbers, for which torch would load its compiler
+    table.weight = nn.Parameter(torch.empty(tokenizer.n_tokens, dim, device="meta"))
     encoder = recipe.encoder.rebuild(told["architecture"]) if "architecture" in told else recipe.encoder.build()
     network = Network(table, encoder, told["width"], told["dim"])
     if told["has_cluster_encoder"]:

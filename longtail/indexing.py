@@ -1,0 +1,141 @@
+"""INDEX: a model folder -> the same with an index of its label vectors, chosen by measured recall and latency."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from longtail.encode.batch import RaggedRows
+from longtail.errors import DataError, MissingExtra, SettingError
+from longtail.predict import Ranker, Voice
+from longtail.search.folder import describe_indexes, replaced_folder
+from longtail.search.kinds import KINDS, kind_of
+from longtail.search.labels import Floats, Labels
+from longtail.search.tune import Tuned, tune
+from longtail.store import INDEX, load_model
+from longtail.values import Texts
+
+SAMPLE = 500  # texts that recall is measured with
+DROPPED = 0.3  # share of a label text's words that are left out
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """All kinds of index that were measured for one network of a model, and the one that it now has."""
+
+    kinds: list[Tuned]
+    chosen: Tuned
+
+
+def index_model(
+    folder: Path,
+    kind: str | None = None,
+    recall: float = 0.98,
+    k: int = 10,
+    seed: int = 0,
+    texts: Sequence[str] | Texts | None = None,
+) -> list[Tried]:
+    """Build an index beside the model's weights; from then on the model answers with it.
+
+    Args:
+        kind: "exact", "int8", "binary" or "hnsw"; None tries all that are installed and takes the fastest that reaches the recall.
+        recall: wanted share of the k best labels.
+        texts: such as will be asked; unless given, label texts of which some words are left out.
+    """
+    if k < 1:
+        raise SettingError(f"k came as {k}; wanted 1 or more.")
+    kinds = list(KINDS) if kind is None else [kind_of(kind).kind]
+    stored = load_model(folder, CPU, indexed=False)
+    if texts is None and stored.label_texts is not None:
+        texts = shortened(stored.label_texts, SAMPLE, seed)
+    voices = [(voice, ranker) for voice in stored.voices for ranker in voice.rankers]
+    if all(ranker.way != "all" for _, ranker in voices):
+        raise SettingError(
+            f"{folder} finds labels by {voices[0][1].way}, which needs no index; an index is for models that score all labels."
+        )
+    tried: list[Tried] = []
+    built: list[tuple[Labels, Tuned] | None] = []
+    with replaced_folder(folder / INDEX) as fresh:
+        for place, (voice, ranker) in enumerate(voices):
+            if ranker.way != "all":
+                built.append(None)
+                continue
+            labels = ranker.searched()
+            asked = near_labels(labels, SAMPLE, seed) if texts is None else encoded(voice, ranker, Texts.of(texts))
+            measured = []
+            for name in kinds:
+                try:
+                    own = fresh / f"{place}-{name}"
+                    own.mkdir()
+                    measured.append(tune(labels.vectors, labels.bias if len(labels.bias) else None, asked, name, own, recall, k, seed))
+                except MissingExtra:
+                    if kind is not None:
+                        raise
+            chosen = fastest(measured, recall)
+            (fresh / f"{place}-{chosen.kind}").rename(fresh / str(place))
+            for rest in fresh.glob(f"{place}-*"):
+                shutil.rmtree(rest)
+            built.append((labels, chosen))
+            tried.append(Tried(measured, chosen))
+        describe_indexes(fresh, built)
+    return tried
+
+
+def index_table(tried: Sequence[Tried]) -> Table:
+    """What was measured, a row for each kind; those that were chosen are marked."""
+    table = Table(title="Indexes of label vectors", title_justify="left")
+    for column in ("", "kind", f"recall@{tried[0].chosen.k}", "p50 ms", "p99 ms", "MB on disk", "built in s"):
+        table.add_column(column, justify="left" if column in ("", "kind") else "right")
+    for one in tried:
+        for measured in one.kinds:
+            numbers = (f"{measured.recall:.3f}", f"{measured.p50_ms:.2f}", f"{measured.p99_ms:.2f}")
+            size, seconds = f"{measured.n_bytes / 1e6:,.1f}", f"{measured.build_s:.1f}"
+            table.add_row("*" if measured is one.chosen else "", measured.kind, *numbers, size, seconds)
+    return table
+
+
+def fastest(measured: Sequence[Tuned], recall: float) -> Tuned:
+    """Of those that reach the recall."""
+    good = [one for one in measured if one.recall >= recall]
+    if not good:
+        best = max(measured, key=lambda one: one.recall)
+        raise SettingError(
+            f"{best.kind} reaches a recall@{best.k} of {best.recall:.3f}; {recall:g} was wanted. Type a lower --recall, or --kind exact."
+        )
+    return min(good, key=lambda one: one.p50_ms)
+
+
+def shortened(texts: Texts, n: int, seed: int) -> list[str]:
+    """Up to n of the texts, each without some of its words, as people ask for things."""
+    random = np.random.default_rng(seed)
+    asked = []
+    for place in random.permutation(len(texts))[:n]:
+        words = texts[int(place)].split()
+        left = [word for word, draw in zip(words, random.random(len(words)), strict=True) if draw >= DROPPED]
+        asked.append(" ".join(left or words))
+    return asked
+
+
+def encoded(voice: Voice, ranker: Ranker, texts: Texts) -> Floats:
+    """(n, dim): what the ranker searches with."""
+    if not len(texts):
+        raise DataError("No texts came to measure recall with; wanted some hundreds.")
+    rows = voice.tokenizer(texts)
+    found: Floats = ranker.encode(RaggedRows(rows.ids, rows.weights, rows.offsets, CPU)).numpy()
+    return found
+
+
+def near_labels(labels: Labels, n: int, seed: int) -> Floats:
+    """(n, dim): where a model has no label texts, vectors of labels with as much noise as they are long."""
+    random = np.random.default_rng(seed)
+    some: Floats = labels.vectors[np.sort(random.permutation(len(labels))[:n])]
+    lengths = np.linalg.norm(some, axis=1, keepdims=True)
+    some += (lengths / np.sqrt(labels.dim) * random.standard_normal(some.shape)).astype(np.float32)
+    return some

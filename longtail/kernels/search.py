@@ -1,0 +1,192 @@
+"""The best labels of texts by the product of their vectors: scans of plain and of quantised vectors, and exact scores of candidates.
+
+Labels are read a chunk at a time for all texts of a call, so that a chunk comes from memory once and from the cache afterwards. What a
+scan keeps is in no order: `rescored` has the last word on scores and order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from longtail.kernels.machine import prefetch
+from longtail.kernels.nearest import keep_best
+
+CHUNK = 512  # labels: of 256 numbers in float32 half a MB
+AHEAD = 4  # candidates whose vectors are asked for before they are needed
+LINE = 16  # float32 numbers in a line of cache
+_REORDERED = {"reassoc", "contract"}  # sums in any order, so that they are vectorised; infinities stay what they are
+
+
+@intrinsic
+def ones(typing_context, word):
+    """How many bits are set in a uint64."""
+    if word != types.uint64:
+        return None
+
+    def generate(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(word), generate
+
+
+@njit(nogil=True, cache=True)
+def _offer(scores, first, found, found_scores, held):
+    """Labels first, first + 1, ... with these scores to a heap of the best; returns how many it holds.
+
+    Ids rise, so of equal scores the one that stands there already stays. What has no score, or none above -inf, is left out.
+    """
+    worst = found_scores[0] if held == len(found) else np.float32(-np.inf)
+    for place in range(len(scores)):
+        if scores[place] > worst:
+            held = keep_best(found, found_scores, held, np.int32(first + place), scores[place])
+            if held == len(found):
+                worst = found_scores[0]
+    return held
+
+
+@njit(nogil=True, cache=True, fastmath=_REORDERED)
+def _product(vector, text):
+    total = np.float32(0.0)
+    for place in range(len(text)):
+        total += vector[place] * text[place]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=_REORDERED)
+def scan_plain(vectors, bias, texts, keep):
+    """(b, keep) int32: the best labels of each text by product plus bias, -1 in empty places.
+
+    Args:
+        vectors: (n, dim) float32.
+        bias: (n,) float32, or nothing in it.
+        texts: (b, dim) float32.
+    """
+    n, b = len(vectors), len(texts)
+    found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
+    scores = np.empty(CHUNK, np.float32)
+    for first in range(0, n, CHUNK):
+        size = min(CHUNK, n - first)
+        for row in range(b):
+            for place in range(size):
+                scores[place] = _product(vectors[first + place], texts[row])
+            if len(bias):
+                scores[:size] += bias[first : first + size]
+            held[row] = _offer(scores[:size], first, found[row], found_scores[row], held[row])
+    return found
+
+
+@njit(nogil=True, cache=True)
+def select(scores, bias, first, found, found_scores, held):
+    """Offer labels first, first + 1, ... with these scores, (b, m), plus bias to what was found before; changes all but bias."""
+    for row in range(len(scores)):
+        if len(bias):
+            scores[row] += bias[first : first + scores.shape[1]]
+        held[row] = _offer(scores[row], first, found[row], found_scores[row], held[row])
+
+
+@njit(nogil=True, cache=True)
+def encode_bytes(vectors, codes, scales):
+    """vectors[label] ~ codes[label] * scales[label], with codes from -127 to 127."""
+    for label in range(len(vectors)):
+        largest = np.float32(0.0)
+        for place in range(vectors.shape[1]):
+            largest = max(largest, abs(vectors[label, place]))
+        scales[label] = largest / np.float32(127)
+        by = np.float32(127) / largest if largest > 0 else np.float32(0)
+        for place in range(vectors.shape[1]):
+            codes[label, place] = np.int8(np.rint(vectors[label, place] * by))
+
+
+@njit(nogil=True, cache=True)
+def _whole_product(code, text):
+    total = np.int32(0)
+    for place in range(len(text)):
+        total = np.int32(total + np.int32(code[place]) * np.int32(text[place]))  # Numba widens sums; 32 bits are twice as fast
+    return total
+
+
+@njit(nogil=True, cache=True)
+def scan_bytes(codes, scales, bias, texts, units, keep):
+    """(b, keep) int32: the best labels of each text by units[row] * scales[label] * (codes[label] @ texts[row]) + bias[label].
+
+    Args:
+        codes: (n, dim) int8.
+        bias: (n,) float32, or nothing in it.
+        texts: (b, dim) int16, so small that 127 * dim of them added up fit 31 bits.
+    """
+    n, b = len(codes), len(texts)
+    found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
+    scores = np.empty(CHUNK, np.float32)
+    for first in range(0, n, CHUNK):
+        size = min(CHUNK, n - first)
+        for row in range(b):
+            for place in range(size):
+                scores[place] = np.float32(_whole_product(codes[first + place], texts[row])) * scales[first + place] * units[row]
+            if len(bias):
+                scores[:size] += bias[first : first + size]
+            held[row] = _offer(scores[:size], first, found[row], found_scores[row], held[row])
+    return found
+
+
+@njit(nogil=True, cache=True)
+def scan_bits(codes, lengths, offsets, texts, tables, keep):
+    """(b, keep) int32: the best labels of each text by tables[row, bits that differ] * lengths[label] + offsets[label].
+
+    Args:
+        codes: (n, words) uint64.
+        texts: (b, words) uint64.
+        tables: (b, bits + 1) float32: what a vector of length 1 scores that differs from the text in so many bits.
+    """
+    n, b = len(codes), len(texts)
+    found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
+    scores = np.empty(CHUNK, np.float32)
+    for first in range(0, n, CHUNK):
+        size = min(CHUNK, n - first)
+        for row in range(b):
+            text, table = texts[row], tables[row]
+            for place in range(size):
+                differ = np.uint64(0)
+                for word in range(len(text)):
+                    differ += ones(codes[first + place, word] ^ text[word])
+                scores[place] = table[differ] * lengths[first + place] + offsets[first + place]
+            held[row] = _offer(scores[:size], first, found[row], found_scores[row], held[row])
+    return found
+
+
+@njit(nogil=True, cache=True, fastmath=_REORDERED)
+def rescored(vectors, bias, texts, candidates, k):
+    """(b, k) ids and scores, product plus bias: the best of the candidates, best first, of equal scores the smaller id first.
+
+    Args:
+        candidates: (b, m) int32, each once; -1 in empty places, which stay -1 with score -inf behind all others.
+    """
+    b, m = candidates.shape
+    dim = vectors.shape[1]
+    ids, scores = np.full((b, k), -1, np.int32), np.full((b, k), -np.inf, np.float32)
+    for row in range(b):
+        size = 0
+        for place in range(m):
+            if place + AHEAD < m and candidates[row, place + AHEAD] >= 0:
+                start = np.int64(candidates[row, place + AHEAD]) * dim
+                for line in range(0, dim, LINE):
+                    prefetch(vectors, start + line)
+            label = candidates[row, place]
+            if label >= 0:
+                score = _product(vectors[label], texts[row])
+                if len(bias):
+                    score += bias[label]
+                if score == score:
+                    size = keep_best(ids[row], scores[row], size, label, score)
+        _best_first(ids[row], scores[row], size)
+    return ids, scores
+
+
+@njit(nogil=True, cache=True)
+def _best_first(ids, scores, size):
+    """Put a heap of the first `size` items, the worst on top, into order."""
+    for left in range(size - 1, 0, -1):
+        worst, lowest = ids[0], scores[0]
+        keep_best(ids[:left], scores[:left], left, ids[left], scores[left])  # the last is better than the top, takes its place and sinks
+        ids[left], scores[left] = worst, lowest

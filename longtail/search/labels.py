@@ -1,0 +1,107 @@
+"""What is searched, and what every index has in common."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longtail.data.files import in_order
+from longtail.errors import DataError, SettingError
+from longtail.kernels.search import rescored
+
+Floats = NDArray[np.float32]
+Found = tuple[NDArray[np.int64], Floats]  # (b, k) label ids, best first, and their scores; -1 and -inf in empty places
+
+NO_BIAS = np.zeros(0, np.float32)
+MARKED = 64  # labels that vectors are recognised by
+TEXTS_AT_ONCE = 64  # that a thread scans labels for
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Vectors of labels, plain and in memory or mapped from a file: what all scores come from in the end."""
+
+    vectors: Floats  # (n, dim)
+    bias: Floats  # (n,), or nothing in it
+
+    @classmethod
+    def of(cls, vectors: Floats, bias: Floats | None = None) -> Labels:
+        if vectors.ndim != 2 or not vectors.size:
+            raise DataError(f"Label vectors came with the shape {vectors.shape}; wanted (labels, dim), both 1 or more.")
+        if bias is not None and bias.shape != vectors.shape[:1]:
+            raise DataError(f"A bias came with the shape {bias.shape}; wanted one for each of {len(vectors):,} labels.")
+        # ascontiguousarray leaves what is mapped where it is
+        own = NO_BIAS if bias is None else np.ascontiguousarray(bias, np.float32)
+        return cls(np.ascontiguousarray(vectors, np.float32), own)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def dim(self) -> int:
+        return int(self.vectors.shape[1])
+
+    def mark(self) -> str:
+        """Of a few labels: other vectors have another one. Reads no more than those from disk."""
+        some = np.linspace(0, len(self) - 1, MARKED).astype(np.int64)
+        digest = hashlib.sha256(repr((self.vectors.shape, len(self.bias))).encode())
+        digest.update(self.vectors[some].tobytes())
+        digest.update(self.bias[some].tobytes() if len(self.bias) else b"")
+        return digest.hexdigest()
+
+    def checked(self, texts: Floats, k: int) -> Floats:
+        """Texts as kernels take them."""
+        if texts.ndim != 2 or texts.shape[1] != self.dim:
+            raise DataError(f"Vectors of texts came with the shape {texts.shape}; wanted (texts, {self.dim}).")
+        if k < 1:
+            raise SettingError(f"k came as {k}; wanted 1 or more.")
+        return np.ascontiguousarray(texts, np.float32)
+
+    def best(self, texts: Floats, candidates: NDArray[np.int32], k: int) -> Found:
+        """The k best of the candidates, (b, m), by exact scores: all searches end here, so that one text has one score for a label."""
+        ids, scores = rescored(self.vectors, self.bias, texts, candidates, k)
+        return ids.astype(np.int64), scores
+
+
+class Index(Protocol):
+    """Answers with labels of the largest product plus bias.
+
+    `effort` is the one setting that is tuned after building: more of it finds more of the best labels and takes longer.
+    """
+
+    kind: ClassVar[str]
+    efforts: ClassVar[tuple[int, ...]]  # to try, the cheapest first
+
+    @property
+    def labels(self) -> Labels: ...
+
+    @classmethod
+    def build(cls, labels: Labels, texts: Floats, folder: Path, seed: int) -> None:
+        """Write the files of the index into the folder, in bounded memory. `texts`, (m, dim), are such as will be searched for."""
+
+    @classmethod
+    def open(cls, labels: Labels, folder: Path, effort: int) -> Index:
+        """An index that was built; its files are mapped, not read."""
+
+    def search(self, texts: Floats, k: int) -> Found:
+        """The k best labels of each text.
+
+        Args:
+            texts: (b, dim).
+        """
+
+
+def in_blocks(n: int, answer: Callable[[slice], Found]) -> Found:
+    """answer(rows) for blocks of n texts, on all cores; one text alone is answered at once."""
+    if n < 2:
+        return answer(slice(0, n))
+    size = min(TEXTS_AT_ONCE, -(-n // (os.cpu_count() or 1)))
+    parts = list(in_order([slice(start, start + size) for start in range(0, n, size)], answer))
+    return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])

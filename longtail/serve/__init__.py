@@ -1,0 +1,1 @@
+"""SERVE: a model folder behind HTTP, with a page to try it."""
