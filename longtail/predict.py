@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -265,9 +266,11 @@ class Voice:
 def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Predictions:
     """The k best labels of each text; of several rankers by the sum of their scores, as the papers' ensembles do."""
     ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
-    with progress("Predicting", len(texts), "texts") as advance:
-        for start in range(0, len(texts), 8 * TEXTS_AT_ONCE):
-            part = texts[start : start + 8 * TEXTS_AT_ONCE]
+    block = 8 * TEXTS_AT_ONCE
+    # one block is done before a bar is drawn, and a server asks for nothing else
+    with progress("Predicting", len(texts), "texts") if len(texts) > block else nullcontext(lambda amount: None) as advance:
+        for start in range(0, len(texts), block):
+            part = texts[start : start + block]
             found, value = joined(answers(voices, part, k, device), [voice.weight for voice in voices], k)
             ids.append(found.int().cpu().numpy())
             # what a label hears of many others may add up to more than 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -22,6 +24,7 @@ Found = tuple[NDArray[np.int64], Floats]  # (b, k) label ids, best first, and th
 NO_BIAS = np.zeros(0, np.float32)
 MARKED = 64  # labels that vectors are recognised by
 TEXTS_AT_ONCE = 64  # that a thread scans labels for
+LABELS_A_THREAD = 1 << 16  # fewer are scanned before other threads are awake
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,18 @@ class Labels:
         ids, scores = rescored(self.vectors, self.bias, texts, candidates, k)
         return ids.astype(np.int64), scores
 
+    def found_by(self, scan: Callable[[slice, slice], NDArray[np.int32]], texts: Floats, k: int) -> Found:
+        """The k best labels of each text, of the candidates that `scan` finds.
+
+        Args:
+            scan: (texts, labels) -> places of candidates among these labels, -1 in empty places. Many texts are parted among cores; for one
+                text the labels are.
+        """
+        everything = slice(0, len(self))
+        if len(texts) == 1:
+            return self.best(texts, in_parts(len(self), lambda part: scan(slice(0, 1), part)), k)
+        return in_blocks(len(texts), lambda rows: self.best(texts[rows], scan(rows, everything), k))
+
 
 class Index(Protocol):
     """Answers with labels of the largest product plus bias.
@@ -105,3 +120,20 @@ def in_blocks(n: int, answer: Callable[[slice], Found]) -> Found:
     size = min(TEXTS_AT_ONCE, -(-n // (os.cpu_count() or 1)))
     parts = list(in_order([slice(start, start + size) for start in range(0, n, size)], answer))
     return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+
+def in_parts(n_labels: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArray[np.int32]:
+    """Candidates of one text among so many labels: scan(labels) gives places in a part of them, and parts are scanned on all cores."""
+    n_parts = min(os.cpu_count() or 1, n_labels // LABELS_A_THREAD)
+    if n_parts < 2:
+        return scan(slice(0, n_labels))
+    edges = np.linspace(0, n_labels, n_parts + 1).astype(np.int64).tolist()
+    found = _threads().map(scan, (slice(first, stop) for first, stop in zip(edges, edges[1:], strict=False)))
+    parts = [np.where(places >= 0, places + first, -1) for first, places in zip(edges, found, strict=False)]
+    return np.concatenate(parts, axis=1).astype(np.int32)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Kept, since to make some takes longer than to scan."""
+    return ThreadPoolExecutor(os.cpu_count())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes
 from longtail.progress import progress
-from longtail.search.labels import Floats, Found, Labels, in_blocks
+from longtail.search.labels import Floats, Found, Labels
 
 LABELS_AT_ONCE = 1 << 14  # encoded, so that building needs little memory
 WORD = 64  # bits
@@ -65,11 +65,12 @@ class Bytes:
         units = np.abs(texts).max(axis=1) / most
         small = np.rint(texts / np.where(units > 0, units, 1)[:, None]).astype(np.int16)
 
-        def answer(rows: slice) -> Found:
-            found = scan_bytes(self.codes, self.scales, self.labels.bias, small[rows], units[rows], keep)
-            return self.labels.best(texts[rows], found, k)
+        def scan(rows: slice, part: slice) -> NDArray[np.int32]:
+            bias = self.labels.bias[part] if len(self.labels.bias) else self.labels.bias
+            found: NDArray[np.int32] = scan_bytes(self.codes[part], self.scales[part], bias, small[rows], units[rows], keep)
+            return found
 
-        return in_blocks(len(texts), answer)
+        return self.labels.found_by(scan, texts, k)
 
 
 @final
@@ -136,11 +137,12 @@ class Bits:
         angles = np.cos(np.linspace(0, np.pi, self.labels.dim + 1)).astype(np.float32)
         tables = np.linalg.norm(centred, axis=1)[:, None] * angles  # (b, dim + 1)
 
-        def answer(rows: slice) -> Found:
-            found = scan_bits(self.codes, self.lengths, self.offsets, codes[rows], tables[rows], keep)
-            return self.labels.best(texts[rows], found, k)
+        def scan(rows: slice, part: slice) -> NDArray[np.int32]:
+            own = self.codes[part], self.lengths[part], self.offsets[part]
+            found: NDArray[np.int32] = scan_bits(*own, codes[rows], tables[rows], keep)
+            return found
 
-        return in_blocks(len(texts), answer)
+        return self.labels.found_by(scan, texts, k)
 
 
 def _words(dim: int) -> int:
