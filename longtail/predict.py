@@ -24,6 +24,7 @@ from longtail.train.course import GAME_NEIGHBOURS, Course
 from longtail.values import Predictions, Texts
 
 TEXTS_AT_ONCE = 1024
+FEW_TEXTS, MANY_LABELS = 32, 100_000  # for which an index is looked into, where there is one
 GAME_SPEAKERS = 50  # labels of a text whose scores are passed on to their neighbours
 SHARE_TEMPERATURE = 0.05
 SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
@@ -116,7 +117,9 @@ class Ranker:
 
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Every label is scored and the best are kept; or an index tells them."""
-        ids, scores = self._scored(text, k) if self.index is None else self._by_index(self.index, text, k)
+        # one product for many texts and some labels is quicker than to look labels up text by text
+        by_product = self.index is None or (len(text) > FEW_TEXTS and len(self.vectors) < MANY_LABELS)
+        ids, scores = self._scored(text, k) if by_product or self.index is None else self._by_index(self.index, text, k)
         # a cosine of -1 is 0, of 1 is 1
         values = torch.sigmoid(scores) if self.chances else ((1 + scores / len(self.heads)) / 2).clamp(min=0.0)
         return filled(ids, values, k)
