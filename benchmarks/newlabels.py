@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 
 import longtail
 from longtail import XMC, Dataset, Predictions
+from longtail.augment.choose import validation_split
 from longtail.metrics import judge, precision_at
 from longtail.newlabels import Blend, Maker, with_labels
 from longtail.predictions import drop_filtered
@@ -96,11 +97,10 @@ def main() -> None:
     parser.add_argument("settings", nargs="*", default=[])
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sweep", action="store_true", help="other blends, on the half of the test rows that is not reported on otherwise")
+    parser.add_argument("--sweep", action="store_true", help="other blends too, on validation rows: what a blend is chosen by")
     options = parser.parse_args()
-    data, texts = hide(longtail.read(options.data), options.share, options.seed)
-    # a blend is chosen on rows of even number and reported on the others
-    data = replace(data, test=data.test.rows(np.arange(int(not options.sweep), len(data.test), 2)))
+    read = longtail.read(options.data)
+    data, texts = hide(validation_split(read, 0.15, options.seed) if options.sweep else read, options.share, options.seed)
     settings = ["ensemble=1", "epochs=4", *options.settings]
     model = XMC.from_recipe("default", settings, seed=options.seed).fit(data)
     report(model, data, texts, options.sweep)

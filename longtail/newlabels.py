@@ -55,7 +55,7 @@ class Blend:
     """
 
     own: float = 0.5
-    others: float = 1.0
+    others: float = 0.5
     neighbours: int = 3
     sharpness: float = 2.0
     shrink: float = 0.0
