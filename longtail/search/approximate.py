@@ -15,6 +15,7 @@ from longtail.search.labels import Floats, Found, Labels
 
 FILE = "labels.usearch"
 LABELS_AT_ONCE = 1 << 13
+FEW_LABELS = 1 << 14  # a graph of which one thread builds, and always the same
 CONNECTIVITY = 16  # neighbours of a label
 EXPANSION = 96  # labels among which its neighbours are looked for
 SPARE = 2  # candidates for each label that is wanted, as the graph's own numbers have 8 bits of precision
@@ -47,12 +48,13 @@ class Graph:
         # what all labels have in common changes no order, and would be most of their length
         middle = sum(_with_bias(labels, part).sum(axis=0, dtype=np.float64) for part in parts) / len(labels)
         longest = max(float(_squares(_with_bias(labels, part) - middle).max()) for part in parts)
+        threads = 1 if len(labels) <= FEW_LABELS else 0  # 0: all cores, with a graph that is a little different each time
         with progress("Building a graph of labels", len(labels), "labels") as advance:
             for part in parts:
                 wide = _with_bias(labels, part) - middle
                 rest = np.sqrt(np.maximum(longest - _squares(wide), 0))
                 scaled = np.column_stack([wide, rest]) / np.sqrt(longest or 1.0)
-                graph.add(np.arange(part.start, part.stop), scaled.astype(np.float32), copy=True)
+                graph.add(np.arange(part.start, part.stop), scaled.astype(np.float32), copy=True, threads=threads)
                 advance(len(wide))
         graph.save(str(folder / FILE))
 
