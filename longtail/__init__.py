@@ -30,6 +30,7 @@ _HOME = {
     "XMC": "longtail.estimator",
     "load": "longtail.estimator",
     "read_recipe": "longtail.recipe",
+    "tune": "longtail.tuning",
 }
 
 __all__ = sorted(_HOME)

@@ -9,7 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.cli_compare import compare_app
 from longtail.cli_models import labels_app, models_app
+from longtail.cli_options import (
+    Augment,
+    Data,
+    Device,
+    Encoding,
+    Fields,
+    LabelsColumn,
+    LabelTexts,
+    Out,
+    Seed,
+    Separator,
+    TestShare,
+    TextColumn,
+    read_data,
+    show,
+)
+from longtail.cli_report import report_app
+from longtail.cli_tune import tune_app
 from longtail.errors import LongtailError, SettingError
 
 if TYPE_CHECKING:
@@ -28,19 +47,6 @@ data_app = typer.Typer(help="Make or convert a data set.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 INTERRUPTED = 130  # what typer exits with at Ctrl-C, as shells do
-
-Data = Annotated[Path, typer.Argument(help="A folder or table in any known format.", show_default=False)]
-Out = Annotated[Path, typer.Option("--out", help="New folder to write.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
-TextColumn = Annotated[str | None, typer.Option("--text", help="Column of the text, in a table.", show_default=False)]
-LabelsColumn = Annotated[str | None, typer.Option("--labels", help="Column of the labels, in a table.", show_default=False)]
-Separator = Annotated[str | None, typer.Option(help="Between labels in one cell.", show_default=False)]
-LabelTexts = Annotated[Path | None, typer.Option(help="File with the text of each label.", show_default=False)]
-Fields = Annotated[str, typer.Option(help="Fields of XC raw lines that make up the text, such as title,content.")]
-Encoding = Annotated[str, typer.Option(help="Of text files.")]
-Augment = Annotated[str, typer.Option(help="One of: longtail list augmentations, with settings behind a colon; or adaptive.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU where there is one unless told.", show_default=False)]
-TestShare = Annotated[float, typer.Option(help="Share to hold out where there is no test split.")]
 
 
 def _version(wanted: bool) -> None:
@@ -78,30 +84,6 @@ def main() -> None:
 def _fail(message: str) -> None:
     sys.stderr.write(f"longtail: {message}\n")
     raise SystemExit(2)
-
-
-def _show(content: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    Console(width=None if console.is_terminal else 140).print(content)
-
-
-def _read(
-    path: Path,
-    text: str | None,
-    labels: str | None,
-    separator: str | None,
-    label_texts: Path | None,
-    fields: str,
-    encoding: str,
-    test_share: float,
-    seed: int,
-) -> Dataset:
-    from longtail.data.read import read
-
-    columns: dict[str, Any] = dict(text=text, labels=labels, separator=separator, label_texts=label_texts)
-    return read(path, fields=tuple(filter(None, fields.split(","))), encoding=encoding, test_share=test_share, seed=seed, **columns)
 
 
 @data_app.command()
@@ -181,7 +163,7 @@ def convert(
 
     writer(to)  # what cannot be written is told before the reading
     check_free(target)
-    data = _read(source, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    data = read_data(source, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     for note in write(data, target, to):
         sys.stderr.write(f"{note}\n")
     _next(target)
@@ -224,12 +206,12 @@ def check(
     from longtail.data.zipf import save_zipf
     from longtail.tables import description_table
 
-    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    found = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     seen = describe(found)
     if json:
         typer.echo(seen.to_json(), nl=False)
     else:
-        _show(description_table(seen))
+        show(description_table(seen))
     if plot:
         save_zipf(plot, seen.name, seen.counts)
         sys.stderr.write(f"Wrote {plot}.\n")
@@ -280,14 +262,14 @@ def graph(
     from longtail.tables import graph_table, neighbours_table
 
     make = _maker(kind, order, dict(delta=delta, top=top, restart=restart, length=length, head=head), seed)
-    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    found = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     shown = None if label is None else find_label(found, label)
     made = make(found.train.labels)
     if shown is not None:
         name = "" if found.label_texts is None else found.label_texts[shown]
-        _show(neighbours_table(shown, name, made, neighbours(made, found, shown)))
+        show(neighbours_table(shown, name, made, neighbours(made, found, shown)))
     if stats or not (out or plot or label):
-        _show(graph_table(found.name, made, graph_stats(made, found.train.labels)))
+        show(graph_table(found.name, made, graph_stats(made, found.train.labels)))
     if plot:
         save_neighbours(plot, made, found, spread_labels(made) if shown is None else [shown])
         sys.stderr.write(f"Wrote {plot}.\n")
@@ -371,7 +353,7 @@ def augment(
     elif settings or graph:
         raise SettingError(f"adaptive chooses by itself and takes no settings and no graph; {settings[0] if settings else graph} came.")
     held = None if graph is None else load_graph(graph)
-    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    found = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     if method == "adaptive":
         way = _chosen(found, seed)
     if way is None:
@@ -397,7 +379,7 @@ def _chosen(data: Dataset, seed: int) -> Any:
     from longtail.tables import choice_table
 
     choice = adaptive(data, seed=seed)
-    _show(choice_table(choice))
+    show(choice_table(choice))
     return choice.augmentation
 
 
@@ -422,7 +404,7 @@ def baseline(
 
     if k < 1:
         raise SettingError(f"-k is {k}; wanted at least 1.")
-    found = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    found = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     write_predictions(out, nearest_text(found, by=by, k=min(k, found.n_labels)))
     share = f" --test-share {test_share} --seed {seed}" if test_share else ""
     typer.echo(f"Wrote {out}. Next: longtail evaluate {out} {data}{share}")
@@ -460,7 +442,7 @@ def train(
 
     check_free(out)
     model = XMC.from_recipe(recipe, settings or (), augment=augment, seed=seed, device=device)
-    rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    rows = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     checkpoint = out.with_name(out.name + ".checkpoint")
     if checkpoint.exists():
         sys.stderr.write(f"Going on from {checkpoint}.\n")
@@ -473,7 +455,7 @@ def train(
     if len(rows.test):
         result = judge(model.predict_test(rows), rows, resamples=0, seed=seed)
         model.note_metrics(result.metrics)
-        _show(evaluation_table(result))
+        show(evaluation_table(result))
     model.save(out, rows=True)
     sys.stderr.write(f"{model}\nWrote {out}. Next: longtail predict {out} texts.txt -k 5\n")
 
@@ -498,57 +480,6 @@ def predict(
     from longtail.answers import answer
 
     answer(model, texts, k, out, form, device, encoding, against, by)
-
-
-@app.command()
-def compare(
-    data: Data,
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings for every recipe, such as epochs=5.")
-    ] = None,
-    recipes: Annotated[str, typer.Option(help="Names or TOML files, parted by commas.")] = "default",
-    augment: Annotated[str, typer.Option(help="Augmentations, parted by commas: none, gandalf, labelmix, adaptive, ...")] = "none,gandalf",
-    seeds: Annotated[int, typer.Option(help="Each cell so many times.")] = 1,
-    keep: Annotated[Path, typer.Option(help="Folder where cells are kept; what is there is not run again.")] = Path("compared"),
-    models: Annotated[bool, typer.Option("--models", help="Keep the model of every cell there, too.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the table to this .md, .csv or .json.", show_default=False)] = None,
-    device: Device = None,
-    text: TextColumn = None,
-    labels: LabelsColumn = None,
-    separator: Separator = None,
-    label_texts: LabelTexts = None,
-    fields: Fields = "title",
-    encoding: Encoding = "utf-8",
-    test_share: TestShare = 0.0,
-    seed: Seed = 0,
-) -> None:
-    """Train recipes with augmentations and print one table of their test metrics."""
-    from longtail.comparison import check_name, compare_recipes, comparison_table, save_rows
-
-    if out:
-        check_name(out)  # before the work, not after it
-    rows = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
-    names, manners = list(filter(None, recipes.split(","))), _augmentations(augment)
-    found = compare_recipes(rows, names, manners, seeds, settings or (), folder=keep, device=device, models=models)
-    _show(comparison_table(found))
-    if out:
-        save_rows(found, out)
-        sys.stderr.write(f"Wrote {out}.\n")
-
-
-def _augmentations(given: str) -> list[str]:
-    """Names parted by commas, each with its settings, which are parted by commas too but have a = in them.
-
-    >>> _augmentations("none,gandalf:delta=0.2,mark=xxlabelxx,labelmix")
-    ['none', 'gandalf:delta=0.2,mark=xxlabelxx', 'labelmix']
-    """
-    found: list[str] = []
-    for piece in filter(None, given.split(",")):
-        if "=" in piece and ":" not in piece and found:
-            found[-1] += f",{piece}"
-        else:
-            found.append(piece)
-    return found
 
 
 @app.command()
@@ -582,14 +513,14 @@ def evaluate(
         places = [int(part) for part in ks.split(",")]
     except ValueError:
         raise SettingError(f"-k is {ks!r}; wanted places such as 1,3,5.") from None
-    truth = _read(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    truth = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
     found = _predictions(predictions, truth)
     how: dict[str, Any] = dict(a=a, b=b, filtered=not no_filter, ks=places, resamples=resamples, seed=seed)
     result = judge(found, truth, **how)
-    _show(evaluation_table(result))
+    show(evaluation_table(result))
     if against:
         other = judge(_predictions(against, truth), truth, **how)
-        _show(difference_table(against.name, predictions.name, compare(other, result, resamples=max(resamples, 1), seed=seed)))
+        show(difference_table(against.name, predictions.name, compare(other, result, resamples=max(resamples, 1), seed=seed)))
     if out:
         result.save(out)
         sys.stderr.write(f"Wrote {out}.\n")
@@ -606,19 +537,20 @@ def _predictions(source: Path, data: Dataset) -> Predictions:
     return load(source).predict_test(data)
 
 
-app.registered_commands += models_app.registered_commands
+for part in (compare_app, report_app, tune_app, models_app):
+    app.registered_commands += part.registered_commands
 app.add_typer(labels_app, name="labels")
 
 
 @app.command("list")
 def list_names(kind: Annotated[str, typer.Argument(help="What to list.")] = "formats") -> None:
     """Names that may be typed, each with one line of what it is."""
-    from longtail.names import KINDS, describe_names
+    from longtail.names import LISTED, describe_names
 
-    if kind not in (*KINDS, "recipes"):
+    if kind not in LISTED:
         from longtail.errors import UnknownName
 
-        raise UnknownName("kind of name", kind, [*KINDS, "recipes"])
+        raise UnknownName("kind of name", kind, LISTED)
     for name, what in describe_names(kind):
         typer.echo(f"{name:<28}{what}")
 

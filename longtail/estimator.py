@@ -115,7 +115,7 @@ class XMC:
         history: list[dict[str, Any]] = []
         n_before = 0
         for recipe in (self.recipe, *self.recipe.beside):
-            material = replace(self._material(held_out or data, recipe), cache=None if cache is None else Path(cache))
+            material = replace(self.material(held_out or data, recipe), cache=None if cache is None else Path(cache))
             mark = self._fingerprint(material, recipe)
             rankers: list[Ranker] = []
             for member in range(recipe.ensemble):
@@ -280,7 +280,8 @@ class XMC:
 
     # ---- what training stands on
 
-    def _material(self, data: Dataset, recipe: Recipe) -> Material:
+    def material(self, data: Dataset, recipe: Recipe) -> Material:
+        """Rows, tokens and graph that a recipe is trained on."""
         train = data.train
         assert train.texts is not None
         known = [train.texts] if data.label_texts is None else [train.texts, data.label_texts]

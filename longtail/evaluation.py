@@ -290,14 +290,7 @@ def compare(first: Evaluation, second: Evaluation, resamples: int = RESAMPLES, f
     names = [name for name in first.rows if name in second.rows]
     gain = np.column_stack([second.rows[name].gained - first.rows[name].gained for name in names])
     possible = np.array([max(float(first.rows[name].possible.sum()), 1e-300) for name in names])
-    differ = gain[(gain != 0).any(axis=1)]  # a row where both agree changes nothing
-    seen = gain.sum(axis=0)
-    random = np.random.default_rng(seed)
-    as_large = np.zeros(len(names))
-    for start in range(0, flips, AT_ONCE):
-        signs = random.integers(0, 2, (len(differ), min(AT_ONCE, flips - start)), dtype=np.int32) * 2 - 1
-        as_large += (np.abs(weighted_sums(signs, differ)) >= np.abs(seen) - 1e-9).sum(axis=0)
-    p_values = (as_large + 1) / (flips + 1)
+    p_values = flip_test(gain, flips, seed)
     if len(gain):
         low, high = 100 * np.percentile(_resampled(gain, resamples, seed) / possible, [2.5, 97.5], axis=0)
     else:
@@ -306,3 +299,16 @@ def compare(first: Evaluation, second: Evaluation, resamples: int = RESAMPLES, f
         Difference(name, first.metrics[name], second.metrics[name], float(low[i]), float(high[i]), float(p_values[i]))
         for i, name in enumerate(names)
     ]
+
+
+def flip_test(gain: Reals, flips: int = 2000, seed: int = 0) -> Reals:
+    """For each column of differences between two predictors, one a test row: the chance of a sum as large if they were the same."""
+    differ = gain[(gain != 0).any(axis=1)]  # a row where both agree changes nothing
+    seen = gain.sum(axis=0)
+    random = np.random.default_rng(seed)
+    as_large = np.zeros(gain.shape[1])
+    for start in range(0, flips, AT_ONCE):
+        signs = random.integers(0, 2, (len(differ), min(AT_ONCE, flips - start)), dtype=np.int32) * 2 - 1
+        as_large += (np.abs(weighted_sums(signs, differ)) >= np.abs(seen) - 1e-9).sum(axis=0)
+    chances: Reals = (as_large + 1) / (flips + 1)
+    return chances

@@ -70,7 +70,14 @@ KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS, "
 
 def recipes() -> dict[str, Path]:
     """The recipes that come with longtail, by name."""
-    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
+    found = {path.stem: path for path in (Path(__file__).parent / "recipes").glob("*.toml")}
+    return dict(sorted(found.items()))
+
+
+def tables() -> dict[str, Path]:
+    """The tables of papers that `longtail compare --table` fills, by name."""
+    found = {path.stem: path for path in (Path(__file__).parent / "compare" / "papers").glob("*.toml")}
+    return dict(sorted(found.items()))
 
 
 def load(kind: str, name: str) -> Any:
@@ -86,8 +93,14 @@ def load(kind: str, name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+FILES = {"recipes": recipes, "tables": tables}  # kinds of names that are files
+LISTED = (*KINDS, *FILES, "peers")
+
+
 def describe_names(kind: str) -> list[tuple[str, str]]:
     """Each name of a kind with one line of what it is."""
-    if kind == "recipes":
-        return [(name, str(tomllib.loads(path.read_text(encoding="utf-8")).get("about", ""))) for name, path in recipes().items()]
+    if kind in FILES:
+        return [(name, str(tomllib.loads(path.read_text(encoding="utf-8")).get("about", ""))) for name, path in FILES[kind]().items()]
+    if kind == "peers":
+        return [(name, peer.what) for name, peer in import_module("longtail.compare.peers.table").PEERS.items()]
     return [(name, what) for name, (_, what) in KINDS[kind].items()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,10 +16,12 @@ from longtail.classify.candidates import scores_of
 from longtail.classify.fused import matrix_type
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
 from longtail.errors import SettingError, UnknownName
+from longtail.kernels.voices import best_sums
 from longtail.network import Network
 from longtail.progress import progress
+from longtail.search.exact import Exact
 from longtail.search.labels import Index, Labels
-from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, added_up, best, nearest_labels
+from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, best, nearest_labels
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.course import GAME_NEIGHBOURS, Course
 from longtail.values import Predictions, Texts
@@ -71,10 +74,8 @@ class Ranker:
     @torch.no_grad()
     def rank(self, tokens: RaggedRows, k: int) -> tuple[Tensor, Tensor]:
         """(n, k) label ids, best first, and their scores in [0, 1]; -1 and 0 in empty places."""
-        device = self.vectors.device
         found = []
-        for rows in torch.arange(len(tokens), device=device).split(TEXTS_AT_ONCE):
-            batch = tokens.take(rows)
+        for batch in self._batches(tokens):
             text = self._text(batch)
             if self.way == "all":
                 found.append(self._all(text, k))
@@ -89,8 +90,13 @@ class Ranker:
     @torch.no_grad()
     def encode(self, tokens: RaggedRows) -> Tensor:
         """(n, dim of all heads): what texts are searched with."""
+        return torch.cat([self._text(batch) for batch in self._batches(tokens)])
+
+    def _batches(self, tokens: RaggedRows) -> Iterator[TokenBatch]:
+        if 0 < len(tokens) <= TEXTS_AT_ONCE:
+            return iter([tokens.all()])
         places = torch.arange(len(tokens), device=self.vectors.device)
-        return torch.cat([self._text(tokens.take(rows)) for rows in places.split(TEXTS_AT_ONCE)])
+        return (tokens.take(rows) for rows in places.split(TEXTS_AT_ONCE) if len(rows))
 
     def searched(self) -> Labels:
         """Vectors and biases whose products with `encode` are the scores of all labels; in place, on a CPU."""
@@ -109,6 +115,8 @@ class Ranker:
     def _text(self, batch: TokenBatch) -> Tensor:
         """Vectors of texts in all heads, side by side, so that one product adds up their scores."""
         hidden = self.network.hidden(batch)
+        if self.heads == ("labels",) and self.scales == (0.0,):
+            return self.network.of_head(hidden, "labels", unit=False)
         found = [
             self.network.of_head(hidden, head, unit=scale > 0) * (share * (scale or 1.0))
             for head, scale, share in zip(self.heads, self.scales, self.shares, strict=True)
@@ -116,10 +124,14 @@ class Ranker:
         return torch.cat(found, dim=1)
 
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Every label is scored and the best are kept; or an index tells them."""
+        """The best of all labels: on a CPU by exact search, or by an index where there is one."""
+        if text.is_cuda:
+            ids, scores = self._scored(text, k)
         # one product for many texts and some labels is quicker than to look labels up text by text
-        by_product = self.index is None or (len(text) > FEW_TEXTS and len(self.vectors) < MANY_LABELS)
-        ids, scores = self._scored(text, k) if by_product or self.index is None else self._by_index(self.index, text, k)
+        elif self.index is None or (len(text) > FEW_TEXTS and len(self.vectors) < MANY_LABELS):
+            ids, scores = map(torch.from_numpy, self._exact.search(text.numpy(), k))
+        else:
+            ids, scores = self._by_index(self.index, text, k)
         # a cosine of -1 is 0, of 1 is 1
         values = torch.sigmoid(scores) if self.chances else ((1 + scores / len(self.heads)) / 2).clamp(min=0.0)
         return filled(ids, values, k)
@@ -135,19 +147,43 @@ class Ranker:
             if wanted >= known or int((values > -torch.inf).sum(dim=1).min()) >= k:
                 break
             wanted = min(known, 4 * wanted)  # removed labels took the places of others
-        if len(self.vectors) > known:
-            ids, scores = self._scored(text, k, known)
-            found, values = torch.cat([found, ids], dim=1), torch.cat([values, scores], dim=1)
+        if self._added is None and self.removed is None:
+            return found, values
+        if self._added is not None:
+            ids, scores = map(torch.from_numpy, self._added.search(text.numpy(), k))
+            found, values = torch.cat([found, ids + known], dim=1), torch.cat([values, scores], dim=1)
         top = torch.topk(values, min(k, values.shape[1]), dim=1)
         return torch.gather(found, 1, top.indices), top.values
 
-    def _scored(self, text: Tensor, k: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Labels from the first on, a chunk of them at a time."""
+    @cached_property
+    def _exact(self) -> Exact:
+        """Of all labels, on a CPU."""
+        return Exact(self._not_removed())
+
+    @cached_property
+    def _added(self) -> Exact | None:
+        """Of the labels that the index does not know, where there are some."""
+        known = 0 if self.index is None else len(self.index.labels)
+        if known == len(self.vectors):
+            return None
+        labels = self._not_removed()
+        return Exact(Labels(labels.vectors[known:], labels.bias[known:]))
+
+    def _not_removed(self) -> Labels:
+        """As `searched`, with a bias that no removed label is found with."""
+        labels = self.searched()
+        if self.removed is None:
+            return labels
+        bias = labels.bias if len(labels.bias) else np.zeros(len(labels), np.float32)
+        return Labels(labels.vectors, np.where(self.removed.numpy(), np.float32(-np.inf), bias))
+
+    def _scored(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """All labels, a chunk of them at a time."""
         kind = matrix_type(text.device)
         small = text.to(kind)
         chunk = max(1, SCORES_AT_ONCE // max(1, len(text)))
         ids = scores = None
-        for start in range(first, len(self.vectors), chunk):
+        for start in range(0, len(self.vectors), chunk):
             part = (small @ self.vectors[start : start + chunk].to(kind).T).float()
             if self.bias is not None:
                 part += self.bias[start : start + chunk] * self.share_of_bias
@@ -254,6 +290,8 @@ def filled(ids: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Exactly k places; those that stay empty are -1 with score 0."""
     ids = torch.where(scores > 0, ids, NOTHING)
     missing = k - ids.shape[1]
+    if not missing:
+        return ids, scores
     return functional.pad(ids, (0, missing), value=NOTHING), functional.pad(scores, (0, missing))
 
 
@@ -314,4 +352,7 @@ def joined(found: Sequence[Answer], weights: Sequence[float], k: int) -> Answer:
     if len(found) == 1:
         return filled(found[0][0][:, :k], found[0][1][:, :k], k)
     scaled = [scores * (weight / sum(weights)) for (_, scores), weight in zip(found, weights, strict=True)]
-    return filled(*best(*added_up(torch.cat([ids for ids, _ in found], dim=1), torch.cat(scaled, dim=1)), k), k)
+    # a few labels of each text: quicker here than anywhere else
+    ids, scores = torch.cat([ids for ids, _ in found], dim=1).cpu(), torch.cat(scaled, dim=1).cpu()
+    together = best_sums(ids.numpy(), scores.numpy(), k)
+    return torch.from_numpy(together[0]), torch.from_numpy(together[1])

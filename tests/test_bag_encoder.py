@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from longtail.encode import table as module
 from longtail.encode.bag import Bag, BagEncoder, ResidualBlock
+from longtail.encode.batch import TokenBatch
 from longtail.encode.spectral import SpectralLinear
+from longtail.encode.table import weighted_sum
 from longtail.errors import SettingError
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
@@ -149,3 +153,20 @@ def test_settings_that_cannot_work_are_named(wrong: dict[str, object], said: str
     with pytest.raises(SettingError) as error:
         Bag(**wrong)  # type: ignore[arg-type]
     assert str(error.value) == said
+
+
+def test_few_sums_by_one_thread_are_those_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    lengths = random.integers(0, 9, 40)
+    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
+    ids, weights = random.integers(0, 30, lengths.sum()), random.standard_normal(lengths.sum()).astype(np.float32)
+    values = random.standard_normal((30, 17)).astype(np.float32)
+    expected = np.array([weights[a:b] @ values[ids[a:b]] for a, b in zip(offsets, offsets[1:], strict=False)])
+    tokens, table = TokenBatch(torch.from_numpy(ids), torch.from_numpy(weights), offsets), torch.from_numpy(values)
+    found = []
+    for few in (0, 1 << 19):
+        monkeypatch.setattr(module, "FEW_PRODUCTS", few)
+        with torch.no_grad():
+            found.append(weighted_sum(tokens, table))
+        assert np.allclose(found[-1].numpy(), expected, atol=1e-5)
+    assert torch.equal(*found)  # a text's vector does not depend on how many are beside it

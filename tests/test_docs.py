@@ -15,7 +15,10 @@ from longtail.data.synth import SHAPES
 from longtail.evaluation import CONSTANTS, OTHER_CONSTANTS
 from tests.examples import ROOT, examples, run_page
 
-PAGES = ("index", "reading", "checking", "making", "graphs", "augmentation", "training", "metrics", "serving", "commands", "python")
+PAGES = (
+    *("index", "reading", "checking", "making", "graphs", "augmentation"),
+    *("training", "metrics", "comparing", "serving", "commands", "python"),
+)
 
 
 def page(name: str) -> str:

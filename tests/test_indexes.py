@@ -24,9 +24,9 @@ from longtail import predict as prediction
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, MissingExtra, SettingError, UnknownName
 from longtail.indexing import fastest, index_model, index_table, near_labels, shortened
-from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes, scan_plain
+from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes, select
 from longtail.predict import Ranker
-from longtail.search import exact
+from longtail.search import exact, products
 from longtail.search.exact import Exact
 from longtail.search.folder import ABOUT, describe_indexes, open_indexes, replaced_folder
 from longtail.search.kinds import KINDS, kind_of
@@ -86,10 +86,14 @@ def test_recall_by_hand() -> None:
     assert recall_of(np.array([[5, 4], [4, 5]]), right) == 2 / 6
 
 
+@pytest.mark.parametrize("numbers", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("n_texts", [1, 3, 4, 50])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_exact_is_brute_force(n_texts: int, with_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_is_brute_force(n_texts: int, with_bias: bool, numbers: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By bytes where texts are few, by products in numbers of either size where they are many."""
+    monkeypatch.setattr(exact, "FEW", 4)
     monkeypatch.setattr(exact, "SCORES_AT_ONCE", 1 << 13)  # several blocks of labels and of texts
+    monkeypatch.setattr(products, "matrix_type", lambda device: numbers)
     vectors, bias, texts = clustered(1500)
     own = bias if with_bias else None
     ids, scores = Exact(Labels.of(vectors, own)).search(texts[:n_texts], 7)
@@ -108,12 +112,31 @@ def test_exact_is_argsort(data: st.DataObject) -> None:
     random = np.random.default_rng(seed)
     vectors, texts = (random.integers(-2, 3, (m, dim)).astype(np.float32) for m in (n, b))
     bias = random.integers(-1, 2, n).astype(np.float32) if data.draw(st.booleans()) else None
-    ids, scores = Exact(Labels.of(vectors, bias)).search(texts, k)
     right, values = brute(vectors, bias, texts, k)
     filled = min(k, n)
-    assert ids.shape == scores.shape == (b, k)
-    assert ids[:, :filled].tolist() == right.tolist() and scores[:, :filled].tolist() == values.tolist()
-    assert (ids[:, filled:] == -1).all() and (scores[:, filled:] == -np.inf).all()
+    for few in (1, 7):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(exact, "FEW", few)
+            ids, scores = Exact(Labels.of(vectors, bias)).search(texts, k)
+        assert ids.shape == scores.shape == (b, k)
+        assert ids[:, :filled].tolist() == right.tolist() and scores[:, :filled].tolist() == values.tolist()
+        assert (ids[:, filled:] == -1).all() and (scores[:, filled:] == -np.inf).all()
+
+
+@pytest.mark.parametrize("few", [1, 100])
+def test_labels_of_very_different_lengths(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is rounded away of a long vector is more than a short one has: near products alone would be wrong."""
+    monkeypatch.setattr(exact, "FEW", few)
+    monkeypatch.setattr(products, "matrix_type", lambda device: torch.bfloat16)
+    random = np.random.default_rng(3)
+    vectors = (random.standard_normal((3000, 48)) * 10.0 ** random.uniform(-3, 3, (3000, 1))).astype(np.float32)
+    texts = random.standard_normal((20, 48)).astype(np.float32)
+    bias = -(vectors @ texts[0]) + random.standard_normal(3000).astype(np.float32)  # the first text has scores around 0
+    ids, _ = Exact(Labels.of(vectors, bias)).search(texts, 10)
+    wanted, _ = brute(vectors, bias, texts, 10)
+    assert ids[1:].tolist() == wanted[1:].tolist()
+    scores = (vectors @ texts[0] + bias).astype(np.float64)  # float32 leaves some hundredths of these
+    assert scores[ids[0]].min() >= np.sort(scores)[-10] - 0.1
 
 
 # ---- kernels, beside the same in numpy
@@ -140,11 +163,10 @@ def test_scans_keep_the_best(keep: int) -> None:
     codes, texts = random.integers(-3, 4, (n, dim)).astype(np.int8), random.integers(-5, 6, (b, dim)).astype(np.int16)
     scales, units = 2.0 ** random.integers(-2, 3, n).astype(np.float32), np.array([1, 2, 0.5], np.float32)
     products = texts.astype(int) @ codes.astype(int).T
-    found = scan_bytes(codes, scales, bias, texts, units, keep)
-    assert np.sort(found, axis=1).tolist() == kept(units[:, None] * scales * products + bias, keep)
-    assert np.sort(scan_bytes(codes, scales, NOTHING, texts, units, keep), axis=1).tolist() == kept(scales * products, keep)
-    plain = scan_plain(codes.astype(np.float32), bias, texts.astype(np.float32), keep)
-    assert np.sort(plain, axis=1).tolist() == kept(products + bias, keep)
+    vectors, whole = codes * scales[:, None], texts * units[:, None]
+    for own in (bias, NOTHING):
+        found = scan_bytes(codes, scales, own, vectors, whole, texts, units, np.zeros(b, np.float32), keep)
+        assert np.sort(found, axis=1).tolist() == kept(units[:, None] * scales * products + (own if len(own) else 0), keep)
 
     bits, asked = random.integers(0, 2, (n, 128)), random.integers(0, 2, (b, 128))
     words, asked_words = (np.packbits(part.astype(np.uint8), axis=1).view(np.uint64) for part in (bits, asked))
@@ -152,6 +174,26 @@ def test_scans_keep_the_best(keep: int) -> None:
     differ = (bits[None] != asked[:, None]).sum(axis=2)
     found = scan_bits(words, scales, bias, asked_words, tables, keep)
     assert np.sort(found, axis=1).tolist() == kept(np.take_along_axis(tables, differ, axis=1) * scales + bias, keep)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_nearly_known_products_are_enough(with_bias: bool) -> None:
+    """However they are wrong within what is told of them; and not, where they are more wrong than that."""
+    random = np.random.default_rng(5)
+    n, b, k = 900, 6, 8
+    vectors, texts = random.standard_normal((n, 20)).astype(np.float32), random.standard_normal((b, 20)).astype(np.float32)
+    bias, slack, reaches = (random.uniform(0, 3, size).astype(np.float32) for size in (n, n, b))
+    own = bias if with_bias else NOTHING
+    near = (texts @ vectors.T + random.uniform(-1, 1, (b, n)) * reaches[:, None] * slack * 0.999).astype(np.float32)
+    wanted = kept(texts.astype(np.float64) @ vectors.T + (bias if with_bias else 0), k)
+
+    def found(share: float) -> list[list[int]]:
+        ids, scores, held = np.full((b, k), -1, np.int32), np.empty((b, k), np.float32), np.zeros(b, np.int64)
+        for first in (0, 500):
+            select(near[:, first : first + 500], first, reaches * np.float32(share), slack, own, vectors, texts, ids, scores, held)
+        return np.sort(ids, axis=1).tolist()  # type: ignore[no-any-return]
+
+    assert found(1.0) == wanted and found(0.0) != wanted
 
 
 # ---- all kinds
@@ -189,7 +231,7 @@ def test_little_effort_finds_less(kind: str, tmp_path: Path) -> None:
     assert reached[0] < 0.95 and reached[1] >= 0.99
 
 
-@pytest.mark.parametrize(("kind", "effort"), [("int8", 2), ("binary", 20), ("hnsw", 512)])
+@pytest.mark.parametrize(("kind", "effort"), [("int8", 1), ("binary", 20), ("hnsw", 512)])
 def test_biases_and_what_labels_have_in_common(kind: str, effort: int, tmp_path: Path) -> None:
     """Biases that count, and vectors and texts far off the middle: a few candidates are enough all the same."""
     vectors, bias, texts = clustered(5000, dim=64)
@@ -216,7 +258,7 @@ def test_edges(kind: str, tmp_path: Path) -> None:
 
 def test_a_score_that_is_no_number_is_left_out() -> None:
     vectors = np.array([[1], [np.nan], [2]], np.float32)
-    for texts in (1, 5):
+    for texts in (1, exact.FEW):
         ids, scores = Exact(Labels.of(vectors)).search(np.ones((texts, 1), np.float32), 3)
         assert ids.tolist() == [[2, 0, -1]] * texts and scores.tolist() == [[2, 1, -np.inf]] * texts
 
@@ -267,7 +309,7 @@ def test_the_least_effort_that_reaches_the_recall(kind: str, tmp_path: Path) -> 
 
 def test_the_fastest_good_one() -> None:
     vectors, bias, _ = clustered(30)
-    index = Bytes(Labels.of(vectors, bias), np.zeros((30, 32), np.int8), bias, 1)
+    index = Bytes(Labels.of(vectors, bias), np.zeros((30, 32), np.int8), bias)
     slow, fast, bad = (Tuned(index, 1, recall, 10, ms, ms, 1, 0.1) for ms, recall in ((2.0, 1.0), (1.0, 0.98), (0.1, 0.5)))
     assert fastest([slow, fast, bad], 0.98) is fast and fastest([slow, fast, bad], 0.99) is slow
     with pytest.raises(SettingError, match="int8 reaches a recall@10 of 0.500; 0.9 was wanted"):

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from longtail import predict as prediction
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, SettingError, UnknownName
+from longtail.kernels.voices import best_sums
 from longtail.predict import Ranker, Voice, predict
 from longtail.shortlist import search
 from longtail.shortlist.search import ClusterIndex, Neighbours
@@ -96,6 +99,9 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
     best = np.argsort(-expected, axis=1)[:, :7]
     assert ids.tolist() == best.tolist()
     assert np.allclose(scores, sigmoid(np.take_along_axis(expected, best, axis=1)), atol=1e-6)
+    ids, scores = found._scored(torch.from_numpy(texts), 7)  # as a GPU does it
+    assert ids.tolist() == best.tolist()
+    assert np.allclose(scores, np.take_along_axis(expected, best, axis=1), atol=1e-5)
 
 
 def test_a_trained_model_against_brute_force() -> None:
@@ -109,6 +115,21 @@ def test_a_trained_model_against_brute_force() -> None:
     found = model.predict(data.test.texts, k=5)
     assert np.allclose(found.scores, -np.sort(-sigmoid(expected), axis=1)[:, :5], atol=1e-6)
     assert np.allclose(np.take_along_axis(sigmoid(expected), found.ids.astype(np.int64), axis=1), found.scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_texts", [1, 3, 80])
+def test_removed_labels_are_not_found(n_texts: int) -> None:
+    """With biases and without; and where fewer are left than are wanted, places stay empty."""
+    random = np.random.default_rng(0)
+    texts, vectors, bias = (random.normal(size=size).astype(np.float32) for size in ((n_texts, 8), (33, 8), (33,)))
+    for own in (bias, None):
+        expected = texts @ vectors.T + (0 if own is None else own)
+        gone = np.argsort(-expected[0])[:30]
+        plain = ranker(Known(texts.tolist()), vectors.tolist(), "all", None if own is None else own.tolist())
+        ids, scores = plain.without(torch.from_numpy(gone)).rank(rows(*range(n_texts)), k=5)
+        expected[:, gone] = -np.inf
+        assert ids.tolist() == [[*order[:3], -1, -1] for order in np.argsort(-expected, axis=1).tolist()]
+        assert (scores[:, :3] > 0).all() and not scores[:, 3:].any()
 
 
 # ---- by clusters
@@ -225,6 +246,21 @@ def test_an_ensemble_adds_scores_up() -> None:
     for row, expected in enumerate((first / 2, second / 2)):
         assert found.ids[row].tolist() == np.argsort(-expected).tolist()
         assert np.allclose(found.scores[row], np.sort(expected)[::-1])
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_what_voices_say_is_added_up_as_by_a_dictionary(data: st.DataObject) -> None:
+    entries = st.tuples(st.integers(-1, 5), st.integers(0, 8))
+    said = data.draw(st.lists(st.lists(entries, min_size=6, max_size=6), min_size=1, max_size=4))
+    k = data.draw(st.integers(1, 8))
+    both = np.array(said)
+    ids, scores = best_sums(both[..., 0].astype(np.int64), (both[..., 1] / 8).astype(np.float32), k)
+    for row, pairs in enumerate(said):
+        sums = {label: sum(value / 8 for other, value in pairs if other == label) for label, _ in pairs if label >= 0}
+        wanted = sorted(((label, value) for label, value in sums.items() if value > 0), key=lambda pair: (-pair[1], pair[0]))[:k]
+        wanted += [(-1, 0)] * (k - len(wanted))
+        assert list(zip(ids[row].tolist(), scores[row].tolist(), strict=True)) == wanted
 
 
 def test_an_ensemble_of_beams_counts_what_one_did_not_find_as_nothing() -> None:

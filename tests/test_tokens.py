@@ -232,6 +232,7 @@ PIECE_TEXTS = ["red apple", "Red Apples!", "crème brûlée", "reddish-appled", 
 
 @given(texts_of_pieces, st.integers(1, 12))
 @example(["a\x00pple", "re\x0bd a\x1cb", "e\u0301 \u0301a", "[PAD] [UNK] ##red"], 12)
+@example(["re" * 50, "re" * 50 + "d", "#red ##d d## _re_ re\x7fd red\tred\r\nred"], 100)
 def test_pieces_equal_the_library(texts: list[str], most: int) -> None:
     tokenizer = WordPiece(size=80, max_tokens=most).fit(PIECE_TEXTS)
     expected = library_rows(tokenizer.names(), texts, most)

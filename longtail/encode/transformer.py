@@ -26,7 +26,7 @@ POOLINGS = ("mean", "cls")
 # what it takes to begin a run of texts, in tokens that could be computed meanwhile, and the most tokens of one: on a CPU layers run at
 # full speed on a few hundred tokens, and a GPU waits for the host to launch the kernels of all layers
 CPU_START, CPU_MOST = 32, 1 << 13
-GPU_START, GPU_MOST = 1 << 12, 1 << 16
+GPU_START, GPU_MOST = 1 << 14, 1 << 16
 
 
 @dataclass(frozen=True)

@@ -54,16 +54,33 @@ def take_rows(ids, values, offsets, rows):
     return taken, kept, ends
 
 
+@njit(nogil=True, fastmath=True, cache=True)
+def _weighted_sum(ids, weights, table, total):
+    for i in range(len(ids)):
+        weight, source = weights[i], table[ids[i]]
+        for j in range(len(total)):
+            total[j] += weight * source[j]
+
+
 @njit(parallel=True, fastmath=True, cache=True)
 def weighted_sums(ids, weights, offsets, table):
     """(b, dim): of each row the table's rows that it names, times its weights, added up."""
     n_rows, dim = len(offsets) - 1, table.shape[1]
     sums = np.zeros((n_rows, dim), np.float32)
     for row in prange(n_rows):
-        for i in range(offsets[row], offsets[row + 1]):
-            weight, source = weights[i], ids[i]
-            for j in range(dim):
-                sums[row, j] += weight * table[source, j]
+        own = slice(offsets[row], offsets[row + 1])
+        _weighted_sum(ids[own], weights[own], table, sums[row])
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def few_weighted_sums(ids, weights, offsets, table):
+    """The same by one thread: a few sums are done before others are awake, and where cores are busy one waits long for those."""
+    n_rows, dim = len(offsets) - 1, table.shape[1]
+    sums = np.zeros((n_rows, dim), np.float32)
+    for row in range(n_rows):
+        own = slice(offsets[row], offsets[row + 1])
+        _weighted_sum(ids[own], weights[own], table, sums[row])
     return sums
 
 

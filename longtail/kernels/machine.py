@@ -1,4 +1,4 @@
-"""Two instructions of the machine that Numba does not offer by itself."""
+"""Three instructions of the machine that Numba does not offer by itself."""
 
 from __future__ import annotations
 
@@ -37,3 +37,18 @@ def lowest_bit(typing_context, word):
         return builder.cttz(arguments[0], ir.IntType(1)(0))
 
     return types.int64(word), generate
+
+
+@intrinsic
+def widened(typing_context, number):
+    """A float32 as it is, or a bfloat16 that came as the uint16 of its bits: those are the upper half of a float32."""
+    if number not in (types.float32, types.uint16):
+        return None
+
+    def generate(context, builder, signature, arguments):
+        if number == types.float32:
+            return arguments[0]
+        word = ir.IntType(32)
+        return builder.bitcast(builder.shl(builder.zext(arguments[0], word), word(16)), ir.FloatType())
+
+    return types.float32(number), generate

@@ -44,6 +44,15 @@ def keep_best(items, scores, size, item, score):
 
 
 @njit(nogil=True, cache=True)
+def best_first(ids, scores, size):
+    """Put a heap of the first `size` items, the worst on top, into order."""
+    for left in range(size - 1, 0, -1):
+        worst, lowest = ids[0], scores[0]
+        keep_best(ids[:left], scores[:left], left, ids[left], scores[left])  # the last is better than the top, takes its place and sinks
+        ids[left], scores[left] = worst, lowest
+
+
+@njit(nogil=True, cache=True)
 def _add_products(words, weights, ends, items, values, sums, touched, n_touched):
     """Add each word's list of (item, value), times the word's weight, to `sums`; notes the items met."""
     for place in range(len(words)):

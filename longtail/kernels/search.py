@@ -1,4 +1,4 @@
-"""The best labels of texts by the product of their vectors: scans of plain and of quantised vectors, and exact scores of candidates.
+"""The best labels of texts by the product of their vectors: scans of quantised vectors, and exact scores of candidates.
 
 Labels are read a chunk at a time for all texts of a call, so that a chunk comes from memory once and from the cache afterwards. What a
 scan keeps is in no order: `rescored` has the last word on scores and order.
@@ -10,10 +10,11 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from longtail.kernels.machine import prefetch
-from longtail.kernels.nearest import keep_best
+from longtail.kernels.machine import prefetch, widened
+from longtail.kernels.nearest import best_first, keep_best
 
 CHUNK = 512  # labels: of 256 numbers in float32 half a MB
+RUN = 64  # labels that are passed over at once where none comes near
 AHEAD = 4  # candidates whose vectors are asked for before they are needed
 LINE = 16  # float32 numbers in a line of cache
 _REORDERED = {"reassoc", "contract"}  # sums in any order, so that they are vectorised; infinities stay what they are
@@ -54,36 +55,54 @@ def _product(vector, text):
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=_REORDERED)
-def scan_plain(vectors, bias, texts, keep):
-    """(b, keep) int32: the best labels of each text by product plus bias, -1 in empty places.
+@njit(nogil=True, cache=True)
+def _offer_near(near, first, reach, slack, bias, vectors, text, found, found_scores, held):
+    """Labels first, first + 1, ... to a heap of the best by their products plus bias; returns how many it holds.
+
+    The products are known nearly: that of a label is at most near + reach * slack. So only those are computed that may be among the
+    best, and what the heap holds in the end is what it would hold had all been computed.
 
     Args:
-        vectors: (n, dim) float32.
-        bias: (n,) float32, or nothing in it.
-        texts: (b, dim) float32.
+        near: (m,) float32, or bfloat16 as the uint16 of its bits.
+        slack, bias, vectors: (n,), (n,) or nothing in it, (n, dim): of all labels.
     """
-    n, b = len(vectors), len(texts)
-    found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
-    scores = np.empty(CHUNK, np.float32)
-    for first in range(0, n, CHUNK):
-        size = min(CHUNK, n - first)
-        for row in range(b):
-            for place in range(size):
-                scores[place] = _product(vectors[first + place], texts[row])
+    worst = found_scores[0] if held == len(found) else np.float32(-np.inf)
+    own_slack, own_bias = slack[first : first + len(near)], bias[first : first + len(near)]
+    for start in range(0, len(near), RUN):
+        stop = min(start + RUN, len(near))
+        some, some_slack, some_bias = near[start:stop], own_slack[start:stop], own_bias[start:stop]
+        n_near = np.int32(0)  # counted, not asked one by one: a loop without a branch is vectorised
+        # what is not a number is not above the worst, and a sum is rounded as the score itself will be: bias behind all else
+        if len(bias):
+            for place in range(len(some)):
+                n_near += np.int32((widened(some[place]) + reach * some_slack[place]) + some_bias[place] > worst)
+        else:
+            for place in range(len(some)):
+                n_near += np.int32(widened(some[place]) + reach * some_slack[place] > worst)
+        if n_near == 0:
+            continue
+        for place in range(len(some)):
+            most = widened(some[place]) + reach * some_slack[place]
             if len(bias):
-                scores[:size] += bias[first : first + size]
-            held[row] = _offer(scores[:size], first, found[row], found_scores[row], held[row])
-    return found
+                most += some_bias[place]
+            if most > worst:
+                label = first + start + place
+                score = _product(vectors[label], text)
+                if len(bias):
+                    score += bias[label]
+                if score > worst:
+                    held = keep_best(found, found_scores, held, np.int32(label), score)
+                    if held == len(found):
+                        worst = found_scores[0]
+    return held
 
 
 @njit(nogil=True, cache=True)
-def select(scores, bias, first, found, found_scores, held):
-    """Offer labels first, first + 1, ... with these scores, (b, m), plus bias to what was found before; changes all but bias."""
-    for row in range(len(scores)):
-        if len(bias):
-            scores[row] += bias[first : first + scores.shape[1]]
-        held[row] = _offer(scores[row], first, found[row], found_scores[row], held[row])
+def select(near, first, reaches, slack, bias, vectors, texts, found, found_scores, held):
+    """Offer labels first, first + 1, ... whose products with each text are nearly near, (b, m), to what was found before."""
+    for row in range(len(near)):
+        own = found[row], found_scores[row], held[row]
+        held[row] = _offer_near(near[row], first, reaches[row], slack, bias, vectors, texts[row], *own)
 
 
 @njit(nogil=True, cache=True)
@@ -100,6 +119,23 @@ def encode_bytes(vectors, codes, scales):
 
 
 @njit(nogil=True, cache=True)
+def encode_texts(texts, most):
+    """texts[row] ~ codes[row] * units[row], with codes from -most to most; and the lengths of the texts."""
+    b, dim = texts.shape
+    codes, units, lengths = np.empty((b, dim), np.int16), np.zeros(b, np.float32), np.zeros(b, np.float32)
+    for row in range(b):
+        largest, square = np.float32(0.0), np.float32(0.0)
+        for place in range(dim):
+            largest = max(largest, abs(texts[row, place]))
+            square += texts[row, place] * texts[row, place]
+        units[row], lengths[row] = largest / np.float32(most), np.sqrt(square)
+        by = np.float32(most) / largest if largest > 0 else np.float32(0)
+        for place in range(dim):
+            codes[row, place] = np.int16(np.rint(texts[row, place] * by))
+    return codes, units, lengths
+
+
+@njit(nogil=True, cache=True)
 def _whole_product(code, text):
     total = np.int32(0)
     for place in range(len(text)):
@@ -108,25 +144,25 @@ def _whole_product(code, text):
 
 
 @njit(nogil=True, cache=True)
-def scan_bytes(codes, scales, bias, texts, units, keep):
-    """(b, keep) int32: the best labels of each text by units[row] * scales[label] * (codes[label] @ texts[row]) + bias[label].
+def scan_bytes(codes, scales, bias, vectors, texts, small, units, reaches, keep):
+    """(b, keep) int32: the best labels of each text by vectors[label] @ texts[row] + bias[label], -1 in empty places.
 
     Args:
-        codes: (n, dim) int8.
+        codes: (n, dim) int8: times scales, (n,), about the vectors.
         bias: (n,) float32, or nothing in it.
-        texts: (b, dim) int16, so small that 127 * dim of them added up fit 31 bits.
+        small: (b, dim) int16: times units, (b,), about the texts; so small that 127 * dim of them added up fit 31 bits.
+        reaches: (b,): times scales, what the product of those differs at most from that of vectors and texts.
     """
     n, b = len(codes), len(texts)
     found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
-    scores = np.empty(CHUNK, np.float32)
+    near = np.empty(CHUNK, np.float32)
     for first in range(0, n, CHUNK):
         size = min(CHUNK, n - first)
         for row in range(b):
             for place in range(size):
-                scores[place] = np.float32(_whole_product(codes[first + place], texts[row])) * scales[first + place] * units[row]
-            if len(bias):
-                scores[:size] += bias[first : first + size]
-            held[row] = _offer(scores[:size], first, found[row], found_scores[row], held[row])
+                near[place] = np.float32(_whole_product(codes[first + place], small[row])) * scales[first + place] * units[row]
+            own = found[row], found_scores[row], held[row]
+            held[row] = _offer_near(near[:size], first, reaches[row], scales, bias, vectors, texts[row], *own)
     return found
 
 
@@ -179,14 +215,5 @@ def rescored(vectors, bias, texts, candidates, k):
                     score += bias[label]
                 if score == score:
                     size = keep_best(ids[row], scores[row], size, label, score)
-        _best_first(ids[row], scores[row], size)
+        best_first(ids[row], scores[row], size)
     return ids, scores
-
-
-@njit(nogil=True, cache=True)
-def _best_first(ids, scores, size):
-    """Put a heap of the first `size` items, the worst on top, into order."""
-    for left in range(size - 1, 0, -1):
-        worst, lowest = ids[0], scores[0]
-        keep_best(ids[:left], scores[:left], left, ids[left], scores[left])  # the last is better than the top, takes its place and sinks
-        ids[left], scores[left] = worst, lowest

@@ -128,12 +128,12 @@ def in_parts(n_labels: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArr
     if n_parts < 2:
         return scan(slice(0, n_labels))
     edges = np.linspace(0, n_labels, n_parts + 1).astype(np.int64).tolist()
-    found = _threads().map(scan, (slice(first, stop) for first, stop in zip(edges, edges[1:], strict=False)))
+    found = threads().map(scan, (slice(first, stop) for first, stop in zip(edges, edges[1:], strict=False)))
     parts = [np.where(places >= 0, places + first, -1) for first, places in zip(edges, found, strict=False)]
     return np.concatenate(parts, axis=1).astype(np.int32)
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
+def threads() -> ThreadPoolExecutor:
     """Kept, since to make some takes longer than to scan."""
     return ThreadPoolExecutor(os.cpu_count())

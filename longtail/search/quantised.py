@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes
+from longtail.kernels.search import encode_bytes, encode_texts, scan_bits, scan_bytes
 from longtail.progress import progress
 from longtail.search.labels import Floats, Found, Labels
 
@@ -33,15 +33,26 @@ def _read(folder: Path, name: str, kind: str, *shape: int) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """A number in a byte, and a scale for each label: a quarter of the size, and nearly the same scores."""
+    """A number in a byte, and a scale for each label: a quarter of the size, and products near enough to tell which labels to score.
+
+    With v ~ s c in whole numbers c and x ~ u y likewise, a product differs from s u c y by no more than |x| |v - s c| + |s c| |x - u y|. No
+    number of v - s c is above s / 2 and none of x - u y above u / 2, so with c up to 127 and y up to Y = max |x| / u it is at most
+    s |x| sqrt(dim) (1/2 + 127 sqrt(dim) / 2 Y): the labels found are the best of all, always.
+    """
 
     kind: ClassVar[str] = "int8"
-    efforts: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)
+    efforts: ClassVar[tuple[int, ...]] = (1,)
 
     labels: Labels
     codes: NDArray[np.int8]  # (n, dim)
     scales: Floats  # (n,)
-    effort: int  # candidates for each label that is wanted
+
+    @classmethod
+    def of(cls, labels: Labels) -> Bytes:
+        """In memory."""
+        codes, scales = np.empty(labels.vectors.shape, np.int8), np.empty(len(labels), np.float32)
+        encode_bytes(labels.vectors, codes, scales)
+        return cls(labels, codes, scales)
 
     @classmethod
     def build(cls, labels: Labels, texts: Floats, folder: Path, seed: int) -> None:
@@ -55,19 +66,21 @@ class Bytes:
     @classmethod
     def open(cls, labels: Labels, folder: Path, effort: int) -> Bytes:
         n, dim = labels.vectors.shape
-        return cls(labels, _read(folder, "codes", "int8", n, dim), _read(folder, "scales", "float32", n), effort)
+        return cls(labels, _read(folder, "codes", "int8", n, dim), _read(folder, "scales", "float32", n))
 
     def search(self, texts: Floats, k: int) -> Found:
-        texts = self.labels.checked(texts, k)
-        keep = min(k * self.effort, len(self.labels))
+        texts, dim = self.labels.checked(texts, k), self.labels.dim
+        keep = min(k, len(self.labels))
         # a text in two bytes, as its products with bytes are summed in 31 bits
-        most = min(32767, (2**31 - 1) // (127 * self.labels.dim))
-        units = np.abs(texts).max(axis=1) / most
-        small = np.rint(texts / np.where(units > 0, units, 1)[:, None]).astype(np.int16)
+        most = min(32767, (2**31 - 1) // (127 * dim))
+        small, units, lengths = encode_texts(texts, most)
+        share = dim**0.5 * (0.5 + 127 * dim**0.5 / (2 * most)) + 127 * dim**1.5 * 2.0**-22  # the last of sums in float32
+        reaches = lengths * np.float32(share)
 
         def scan(rows: slice, part: slice) -> NDArray[np.int32]:
             bias = self.labels.bias[part] if len(self.labels.bias) else self.labels.bias
-            found: NDArray[np.int32] = scan_bytes(self.codes[part], self.scales[part], bias, small[rows], units[rows], keep)
+            own = self.codes[part], self.scales[part], bias, self.labels.vectors[part]
+            found: NDArray[np.int32] = scan_bytes(*own, texts[rows], small[rows], units[rows], reaches[rows], keep)
             return found
 
         return self.labels.found_by(scan, texts, k)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from longtail.errors import DataError, SettingError
-from longtail.kernels.tokens import UNKNOWN
+from longtail.kernels.pieces import words_and_pieces
 from longtail.tokens.rows import PADDING
 from longtail.tokens.tokenizer import ALL, PADDING_NAME, PIECE_MARK, Tokenizer, is_marked_piece
 from longtail.tokens.wordpiece import INSIDE, LEAST_SIZE, UNKNOWN_NAME, PieceCutter, WordPiece
@@ -106,30 +105,6 @@ class WordAndPieceCutter:
 
     def _together(self, words: Ints, word_ends: Offsets, pieces: Ints, piece_ends: Offsets, most: int) -> tuple[Ints, Offsets]:
         """Rows of words and rows of all pieces, each with the ids of its own cutter, to rows of both."""
-        # methods and slices instead of np.diff and the like: for a single text, calls are what takes time
-        word_lengths = word_ends[1:] - word_ends[:-1]
-        repeats = self._repeats(words, word_lengths, pieces, piece_ends[1:] - piece_ends[:-1])
-        pieces, piece_ends = self._pieces.rows(np.where(repeats, np.int32(UNKNOWN), pieces - np.int32(1)), piece_ends, most)
-        ids = np.empty(len(words) + len(pieces), np.int32)
-        # before a word stand the pieces of the rows before; before a piece stand the words of its own row too
-        word_places = np.arange(len(words)) + piece_ends[:-1].repeat(word_lengths)
-        piece_places = np.arange(len(pieces)) + word_ends[1:].repeat(piece_ends[1:] - piece_ends[:-1])
-        ids[word_places] = words + (words > self._n_words) * np.int32(self._n_pieces)  # bigrams behind the pieces
-        ids[piece_places] = pieces + np.int32(self._n_words - 1)  # the first piece has id 2
-        return ids, word_ends + piece_ends
-
-    def _repeats(self, words: Ints, word_lengths: Offsets, pieces: Ints, piece_lengths: Offsets) -> NDArray[np.bool_]:
-        """Whether a piece says the same as a word of its text, (n,): as many of the equal pieces as there are such words, the first."""
-        goes_on = np.zeros(len(pieces), np.bool_)
-        goes_on[:-1] = self._is_inside[pieces[1:]]  # across rows too: no row begins inside a word
-        rows = np.arange(len(word_lengths)) * len(self.names)  # plus a word: one number for both
-        word_keys = rows.repeat(word_lengths) + words
-        word_keys.sort()
-        piece_keys = rows.repeat(piece_lengths) + np.where(goes_on, PADDING, self._same_word[pieces])
-        order = piece_keys.argsort(kind="stable")
-        piece_keys = piece_keys[order]
-        n_before = np.arange(len(pieces)) - piece_keys.searchsorted(piece_keys)  # equal ones in the row
-        n_words = word_keys.searchsorted(piece_keys, side="right") - word_keys.searchsorted(piece_keys)
-        repeats = np.empty(len(pieces), np.bool_)
-        repeats[order] = n_before < n_words
-        return repeats
+        sizes = self._n_words, self._n_pieces, most
+        ids, ends = words_and_pieces(words, word_ends, pieces, piece_ends, self._same_word, self._is_inside, *sizes)
+        return ids, ends

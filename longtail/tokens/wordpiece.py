@@ -14,9 +14,10 @@ from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from longtail.errors import DataError, SettingError
+from longtail.kernels.pieces import piece_hashes, spell
 from longtail.kernels.tokens import PIECE_KINDS, UNKNOWN, token_rows
 from longtail.tokens.rows import spans
-from longtail.tokens.table import WordTable
+from longtail.tokens.table import WordTable, filled_slots
 from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer, blocks
 from longtail.values import Ints, Offsets, Texts
 
@@ -101,6 +102,11 @@ class PieceCutter:
         self.names = names
         # from the bare vocabulary: in a library with special tokens, a text that spells `[PAD]` would get the id of padding
         self._library = _library(models.WordPiece({name: place for place, name in enumerate(names)}, unk_token=UNKNOWN_NAME))
+        known = Texts.of(names)
+        # what stands for no piece has a name that is none
+        ends = np.maximum(known.offsets, known.offsets[1 + UNKNOWN_ID])
+        hashes = piece_hashes(known.buffer, ends)
+        self._spelling = known.buffer, ends, hashes, filled_slots(hashes)
 
     def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
         if len(texts) > FEW:
@@ -117,11 +123,17 @@ class PieceCutter:
 
     def pieces(self, texts: Texts) -> tuple[Ints, Offsets]:
         """All pieces of each text as the library finds them, numbered from 0; UNKNOWN for words that it cannot spell."""
-        rows = [encoded.ids for encoded in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(offsets[-1]))
-        return np.where(ids == UNKNOWN_ID, np.int32(UNKNOWN), ids - np.int32(1)), offsets
+        ids, offsets, left = spell(texts.buffer, texts.offsets, *self._spelling)
+        if left.any():
+            others = np.flatnonzero(left)
+            rows = [encoded.ids for encoded in self._library.encode_batch_fast(list(texts.take(others)), add_special_tokens=False)]
+            found = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+            ids = np.concatenate([ids, np.where(found == UNKNOWN_ID, np.int32(UNKNOWN), found)])
+            places = np.arange(len(texts))
+            places[others] = len(texts) + np.arange(len(others))  # behind all texts that were spelt here
+            source, offsets = spans(np.concatenate([offsets, offsets[-1] + np.cumsum([len(row) for row in rows])]), places)
+            ids = ids[source]
+        return np.where(ids == UNKNOWN, ids, ids - np.int32(1)), offsets
 
     def rows(self, numbers: Ints, offsets: Offsets, most: int) -> tuple[Ints, Offsets]:
         """Ids of the first `most` pieces of each text that are not UNKNOWN."""

@@ -166,7 +166,7 @@ class Course:
         """Clusters, label sides, a fresh encoder, a frozen table, shortlists: what the stage stands on."""
         network = self.network
         if stage.cluster_by != "nothing":
-            self.clusters = self._cluster(stage.cluster_by)
+            self.clusters = self.clustered(stage.cluster_by)
         if "encoder" in stage.fresh:
             self._part_encoders()
             network.encoder = self.parts.encoder.build().to(self.device)
@@ -283,7 +283,8 @@ class Course:
 
     # ---- clusters and shortlists
 
-    def _cluster(self, by: str) -> Clusters:
+    def clustered(self, by: str) -> Clusters:
+        """Labels in clusters by what `Stage.cluster_by` names."""
         settings, material = self.parts.clusters, self.material
         n_clusters = settings.n_clusters(material.n_labels)
         labels = material.augmented.split.labels

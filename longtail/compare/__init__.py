@@ -1,0 +1,1 @@
+"""COMPARE: recipes, peers, augmentations, seeds -> the tables of the papers on any data."""

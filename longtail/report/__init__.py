@@ -1,0 +1,1 @@
+"""REPORT: kept cells -> one HTML page that needs nothing beside itself, with pictures."""
