@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test slow lint docs bench clean
+.PHONY: help setup demo test slow lint docs bench peers clean
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -31,6 +31,9 @@ docs: setup ## build the documentation into site/
 
 bench: setup ## run the benchmarks, peers beside them
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+peers: setup ## install the systems that comparisons run beside ours, each on its own
+	scripts/peers
 
 clean: ## remove everything the commands made
 	rm -rf .venv build site

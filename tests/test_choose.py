@@ -63,9 +63,10 @@ def test_every_training_row_is_on_one_side(n: int, share: float, seed: int) -> N
             validation_split(data, share, seed)
         return
     made = validation_split(data, share, seed)
-    assert len(made.test) == round(n * share) and made.n_labels == data.n_labels and made.label_texts is data.label_texts
+    assert len(made.train) == n - round(n * share) and made.n_labels == data.n_labels and made.label_texts is data.label_texts
+    assert 0 < len(made.test) <= round(n * share)
     texts = [*(made.train.texts or []), *(made.test.texts or [])]
-    assert sorted(texts) == sorted(data.train.texts or []) and len(set(texts)) == n
+    assert set(texts) <= set(data.train.texts or []) and len(set(texts)) == len(texts)
     for split in (made.train, made.test):
         places = [int(text.split()[1]) for text in split.texts or []]
         assert places == sorted(places)  # rows keep their order
@@ -86,19 +87,25 @@ def test_the_protocol_holds_between_both_parts() -> None:
     rows = [sorted({place, place ^ 1}) for place in range(n)]  # the own label and the other of the couple
     data = Dataset("couples", Split(Texts.of(names), labels_from_rows(rows, n)), poison(), Texts.of(names))
     made = validation_split(data, 0.5, seed=3)
-    validation = [names.index(text) for text in made.test.texts or []]
     training = [names.index(text) for text in made.train.texts or []]
-    parted = [place for place in validation if place ^ 1 in training]
-    assert parted and len(parted) < len(validation)  # both kinds are there
-    truth = pairs(made.test)
-    for place in validation:
-        assert ((names[place], place ^ 1) in truth) == (place not in parted)
-    wanted = sorted(
-        [(row, place) for row, place in enumerate(validation)]
-        + [(row, place ^ 1) for row, place in enumerate(validation) if place in parted]
-    )
+    parted = [place for place in range(n) if place not in training and place ^ 1 in training]
+    assert 0 < len(parted) < n - len(training)  # both kinds are there
+    # the other of a parted couple is filtered; a couple that was held out as a whole left no row that has its labels
+    validation = [names.index(text) for text in made.test.texts or []]
+    assert validation == parted and pairs(made.test) == {(names[place], place) for place in parted}
+    wanted = sorted([(row, place) for row, place in enumerate(validation)] + [(row, place ^ 1) for row, place in enumerate(validation)])
     assert made.test.filter is not None and list(map(tuple, made.test.filter.tolist())) == wanted
     assert made.train.filter is not None and made.train.filter.tolist() == [[row, place] for row, place in enumerate(training)]
+
+
+def test_labels_that_lose_all_their_rows_are_not_asked_for() -> None:
+    """Ten rows with one common label and one of their own each: of a validation row nothing but the common one can be known."""
+    names = [f"page {place}" for place in range(10)]
+    data = Dataset("own", Split(Texts.of(names), labels_from_rows([[place, 10] for place in range(10)], 11)), poison(), None)
+    made = validation_split(data, 0.3)
+    assert len(made.test) == 3 and pairs(made.test) == {(text, 10) for text in made.test.texts or []}
+    alone = replace(data, train=Split(Texts.of(names), labels_from_rows([[place] for place in range(10)], 11)))
+    assert len(pairs(validation_split(alone, 0.3).test)) == 3  # there is nothing else to ask for
 
 
 # --- the choice

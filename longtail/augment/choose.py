@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from longtail.augment.gandalf import LABEL_MARK, Gandalf
 from longtail.augment.rows import Augmentation, Augmented
@@ -75,7 +76,12 @@ def choose(
 
 
 def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
-    """Training rows parted into training and validation rows, under the XC protocol, with the test rows left out."""
+    """Training rows parted into training and validation rows, under the XC protocol, with the test rows left out.
+
+    Labels that lose all their training rows to the split are taken out of the validation rows, and rows without a label with them, as long
+    as any are left. Test rows of public data sets have trained labels only; a validation with labels that no row is left to learn from
+    favours whatever makes up rows for them, and chooses it where it does not help on test rows.
+    """
     order = np.random.default_rng(seed).permutation(len(data.train))
     n_validation = round(len(order) * share)
     if not 0 < n_validation < len(order):
@@ -83,7 +89,12 @@ def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
             f"{data.name} has {len(data.train):,} training rows; {share:.0%} of them for validation leaves nothing on one side."
         )
     train, validation = data.train.rows(np.sort(order[n_validation:])), data.train.rows(np.sort(order[:n_validation]))
-    return apply_protocol(replace(data, train=replace(train, filter=None), test=replace(validation, filter=None)))
+    parted = apply_protocol(replace(data, train=replace(train, filter=None), test=replace(validation, filter=None)))
+    trained = np.bincount(parted.train.labels.indices, minlength=data.n_labels) > 0
+    labels = csr_matrix(parted.test.labels.multiply(trained[None]))
+    labels.eliminate_zeros()
+    asked = np.flatnonzero(np.diff(labels.indptr))
+    return replace(parted, test=replace(parted.test, labels=labels).rows(asked)) if len(asked) else parted
 
 
 def no_augmentation(train: Split) -> Augmented:

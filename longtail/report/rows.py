@@ -93,7 +93,7 @@ def _system(cell: Cell, others: Sequence[Cell]) -> str:
 
 
 def _called(cell: Cell) -> str:
-    return cell.variant or cell.system
+    return cell.variant if cell.system in cell.variant else f"{cell.system} {cell.variant}".strip()
 
 
 def metrics_of(rows: Sequence[Row]) -> list[str]:

@@ -78,7 +78,7 @@ _ALL = (
         FASTTEXT,
         "run_fasttext.py",
         "texts",
-        settings={"epochs": 50, "lr": 1.0, "dim": 100, "loss": "hs", "bucket": 500_000},
+        settings={"epochs": 50, "lr": 0.5, "dim": 100, "loss": "hs", "bucket": 500_000},
     ),
     Peer("bm25", "labels of the nearest training rows by BM25 (bm25s)", BM25S, "run_bm25.py", "texts", settings={"neighbours": 20}),
     Peer(
