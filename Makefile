@@ -9,10 +9,15 @@ help: ## list the commands
 setup: .venv/ready ## make .venv and install longtail with everything it can use
 
 .venv/ready: pyproject.toml constraints.txt scripts/setup
-	PYTHON=$(PYTHON) scripts/setup
+	PYTHON=$(PYTHON) scripts/setup dev
+	@touch $@ .venv/small
+
+# the demo waits for no more than it uses
+.venv/small: pyproject.toml constraints.txt scripts/setup
+	[ -e .venv/ready ] || PYTHON=$(PYTHON) scripts/setup plot
 	@touch $@
 
-demo: setup ## build a real data set, train on it without and with label rows, show both
+demo: .venv/small ## build a real data set, train on it without and with label rows, show both
 	scripts/demo
 
 test: setup ## run the tests (slow and gpu ones are left out)

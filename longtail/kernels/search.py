@@ -56,7 +56,7 @@ def _product(vector, text):
 
 
 @njit(nogil=True, cache=True)
-def _offer_near(near, first, reach, slack, bias, vectors, text, found, found_scores, held):
+def _offer_near(near, first, reach, slack, bias, vectors, text, found, found_scores, held, below):
     """Labels first, first + 1, ... to a heap of the best by their products plus bias; returns how many it holds.
 
     The products are known nearly: that of a label is at most near + reach * slack. So only those are computed that may be among the
@@ -65,8 +65,9 @@ def _offer_near(near, first, reach, slack, bias, vectors, text, found, found_sco
     Args:
         near: (m,) float32, or bfloat16 as the uint16 of its bits.
         slack, bias, vectors: (n,), (n,) or nothing in it, (n, dim): of all labels.
+        below: every one of the best is known to score more than this.
     """
-    worst = found_scores[0] if held == len(found) else np.float32(-np.inf)
+    worst = max(below, found_scores[0]) if held == len(found) else below
     own_slack, own_bias = slack[first : first + len(near)], bias[first : first + len(near)]
     for start in range(0, len(near), RUN):
         stop = min(start + RUN, len(near))
@@ -93,7 +94,7 @@ def _offer_near(near, first, reach, slack, bias, vectors, text, found, found_sco
                 if score > worst:
                     held = keep_best(found, found_scores, held, np.int32(label), score)
                     if held == len(found):
-                        worst = found_scores[0]
+                        worst = max(below, found_scores[0])
     return held
 
 
@@ -102,7 +103,7 @@ def select(near, first, reaches, slack, bias, vectors, texts, found, found_score
     """Offer labels first, first + 1, ... whose products with each text are nearly near, (b, m), to what was found before."""
     for row in range(len(near)):
         own = found[row], found_scores[row], held[row]
-        held[row] = _offer_near(near[row], first, reaches[row], slack, bias, vectors, texts[row], *own)
+        held[row] = _offer_near(near[row], first, reaches[row], slack, bias, vectors, texts[row], *own, np.float32(-np.inf))
 
 
 @njit(nogil=True, cache=True)
@@ -154,15 +155,26 @@ def scan_bytes(codes, scales, bias, vectors, texts, small, units, reaches, keep)
         reaches: (b,): times scales, what the product of those differs at most from that of vectors and texts.
     """
     n, b = len(codes), len(texts)
-    found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
-    near = np.empty(CHUNK, np.float32)
+    found, found_scores = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32)
+    near, least = np.empty((b, n), np.float32), np.empty(CHUNK, np.float32)
+    # first what scores reach at least, which needs no vectors: the last of the best of these is below the best by whole vectors
+    some, some_scores, held = np.empty((b, keep), np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
     for first in range(0, n, CHUNK):
         size = min(CHUNK, n - first)
         for row in range(b):
+            own, unit, reach = near[row, first : first + size], units[row], reaches[row]
+            own_scales, own_bias = scales[first : first + size], bias[first : first + size]
             for place in range(size):
-                near[place] = np.float32(_whole_product(codes[first + place], small[row])) * scales[first + place] * units[row]
-            own = found[row], found_scores[row], held[row]
-            held[row] = _offer_near(near[:size], first, reaches[row], scales, bias, vectors, texts[row], *own)
+                own[place] = np.float32(_whole_product(codes[first + place], small[row])) * own_scales[place] * unit
+            for place in range(size):
+                least[place] = own[place] - reach * own_scales[place]
+            if len(bias):
+                for place in range(size):
+                    least[place] += own_bias[place]
+            held[row] = _offer(least[:size], first, some[row], some_scores[row], held[row])
+    for row in range(b):
+        below = np.nextafter(some_scores[row, 0], np.float32(-np.inf)) if held[row] == keep else np.float32(-np.inf)
+        _offer_near(near[row], 0, reaches[row], scales, bias, vectors, texts[row], found[row], found_scores[row], 0, below)
     return found
 
 

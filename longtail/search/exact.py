@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.kernels.search import select
-from longtail.search.labels import Floats, Found, Labels, threads
+from longtail.search.labels import CORES, Floats, Found, Labels, threads
 from longtail.search.quantised import Bytes
 
 FEW = 64  # texts that are scanned for one by one: reading the vectors takes longer than the products
@@ -67,7 +66,7 @@ class Exact:
         found, scores = np.full((len(texts), keep), -1, np.int32), np.empty((len(texts), keep), np.float32)
         held = np.zeros(len(texts), np.int64)
         reaches = (np.linalg.norm(texts, axis=1) * largest_error(labels.dim)).astype(np.float32)
-        n_parts = min(os.cpu_count() or 1, len(texts))
+        n_parts = min(CORES, len(texts))
         edges = np.linspace(0, len(texts), n_parts + 1).astype(np.int64).tolist()
         parts = [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
         for first, near in near_products(texts, labels.vectors, max(1, SCORES_AT_ONCE // len(texts))):

@@ -24,6 +24,7 @@ Found = tuple[NDArray[np.int64], Floats]  # (b, k) label ids, best first, and th
 NO_BIAS = np.zeros(0, np.float32)
 MARKED = 64  # labels that vectors are recognised by
 TEXTS_AT_ONCE = 64  # that a thread scans labels for
+CORES = os.cpu_count() or 1  # asked once: to ask takes longer than a small search
 LABELS_A_THREAD = 1 << 16  # fewer are scanned before other threads are awake
 
 
@@ -117,14 +118,14 @@ def in_blocks(n: int, answer: Callable[[slice], Found]) -> Found:
     """answer(rows) for blocks of n texts, on all cores; one text alone is answered at once."""
     if n < 2:
         return answer(slice(0, n))
-    size = min(TEXTS_AT_ONCE, -(-n // (os.cpu_count() or 1)))
+    size = min(TEXTS_AT_ONCE, -(-n // CORES))
     parts = list(in_order([slice(start, start + size) for start in range(0, n, size)], answer))
     return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
 
 
 def in_parts(n_labels: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArray[np.int32]:
     """Candidates of one text among so many labels: scan(labels) gives places in a part of them, and parts are scanned on all cores."""
-    n_parts = min(os.cpu_count() or 1, n_labels // LABELS_A_THREAD)
+    n_parts = min(CORES, n_labels // LABELS_A_THREAD)
     if n_parts < 2:
         return scan(slice(0, n_labels))
     edges = np.linspace(0, n_labels, n_parts + 1).astype(np.int64).tolist()
@@ -136,4 +137,4 @@ def in_parts(n_labels: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArr
 @cache
 def threads() -> ThreadPoolExecutor:
     """Kept, since to make some takes longer than to scan."""
-    return ThreadPoolExecutor(os.cpu_count())
+    return ThreadPoolExecutor(CORES)
