@@ -354,10 +354,16 @@ def _known(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         classes["contrast"] = Contrast
     if "graph" in tables:
         classes["graph"] = _graph_settings(str(tables["graph"].get("kind", "walk")))
-    known = {table: {one.name: get_type_hints(cls)[one.name] for one in fields(cls)} for table, cls in classes.items()}
+    known = {table: _types_of(cls) for table, cls in classes.items()}
     known["tokens"].pop("model", None)  # which is the encoder's
     top = {key: kind for key, (kind, _) in TOP.items() if key != "about"}
     return {"": {**top, "beside": tuple[str, ...]}, **known}
+
+
+def _types_of(settings: Any) -> dict[str, Any]:
+    """The type of each setting; ClassVars are none."""
+    hints = get_type_hints(settings)
+    return {one.name: hints[one.name] for one in fields(settings)}
 
 
 def _one_of(what: str, value: str, known: Iterable[str]) -> None:
