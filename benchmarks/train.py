@@ -2,10 +2,11 @@
 
     python benchmarks/train.py DATA [--recipe default] [--augment gandalf] [KEY=VALUE ...]
 
-Both see the same rows: with `--augment none` the training rows alone, otherwise PECOS gets Gandalf rows with every target above 0.1 made 1,
-as it knows no soft ones. PECOS lives in a virtual environment of its own under build/. Seconds of longtail are of the whole command, reading and the model folder included;
-those of PECOS are of tf-idf, tree and training, read from the inside, without its imports. Prediction is five labels for every test row:
-of longtail from the texts, tokenisation included, without and with an index; of PECOS from tf-idf rows that are there.
+Both see the same rows: with `--augment none` the training rows alone, otherwise PECOS gets Gandalf rows with every target above 0.1
+made 1, as it knows no soft ones. PECOS lives in a virtual environment of its own under build/. Seconds of longtail are of the whole
+command, reading and the model folder included; those of PECOS are of tf-idf, tree and training, read from the inside, without its
+imports. Prediction is five labels for every test row: of longtail from the texts, tokenisation included, without and with an index;
+of PECOS from tf-idf rows that are there.
 """
 
 from __future__ import annotations

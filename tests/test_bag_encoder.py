@@ -7,12 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from longtail.encode import bag
 from longtail.encode import table as module
 from longtail.encode.bag import Bag, BagEncoder, ResidualBlock
 from longtail.encode.batch import TokenBatch
 from longtail.encode.spectral import SpectralLinear
 from longtail.encode.table import weighted_sum
 from longtail.errors import SettingError
+from longtail.kernels.bags import few_bags
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 
@@ -170,3 +172,31 @@ def test_few_sums_by_one_thread_are_those_of_many(monkeypatch: pytest.MonkeyPatc
             found.append(weighted_sum(tokens, table))
         assert np.allclose(found[-1].numpy(), expected, atol=1e-5)
     assert torch.equal(*found)  # a text's vector does not depend on how many are beside it
+
+
+def test_a_few_texts_are_what_they_are_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few texts go through one kernel, many through torch; with a gradient, and in training, all do."""
+    random = torch.Generator().manual_seed(0)
+    encoder, table = Bag(40, block="plain").build().eval(), torch.randn(30, 40, generator=random)
+    few = []
+
+    def counted(*arrays: object) -> object:
+        few.append(len(arrays[2]) - 1)  # type: ignore[arg-type]
+        return few_bags(*arrays)
+
+    monkeypatch.setattr(bag, "few_bags", counted)
+    ids, weights = torch.randint(30, (60,), generator=random), torch.rand(60, generator=random)
+    offsets = torch.tensor([0, 0, *range(2, 61, 2)])  # the first text is empty
+    many = TokenBatch(ids[: offsets[-1]], weights[: offsets[-1]], offsets)
+    with torch.no_grad():
+        whole = encoder(many, table)
+        assert few == [] and len(whole) > bag.FEW_TEXTS
+        for start, stop in ((0, 1), (0, 8), (3, 7), (20, 20)):
+            first, last = offsets[start], offsets[stop]
+            part = TokenBatch(ids[first:last], weights[first:last], offsets[start : stop + 1] - first)
+            assert torch.allclose(encoder(part, table), whole[start:stop], atol=1e-5)
+        assert few == [1, 8, 4, 0]
+        encoder.train()(part, table)
+        encoder.eval()
+    encoder(part, table)
+    assert few == [1, 8, 4, 0]

@@ -11,10 +11,12 @@ from torch.nn import functional
 from longtail.encode.batch import TokenBatch
 from longtail.encode.dropout import Dropout, check_share
 from longtail.encode.spectral import SpectralLinear
-from longtail.encode.table import weighted_sum
+from longtail.encode.table import few, weighted_sum
 from longtail.errors import SettingError
+from longtail.kernels.bags import few_bags
 
 BLOCKS = ("scaled", "gated", "plain")
+FEW_TEXTS = 8  # for which a product of matrices is not worth its start
 
 
 class ResidualBlock(nn.Module):
@@ -84,6 +86,9 @@ class BagEncoder(nn.Module):
         if self.training and self.settings.word_dropout:
             kept = torch.rand_like(tokens.weights) >= self.settings.word_dropout
             tokens = TokenBatch(tokens.ids, tokens.weights * kept, tokens.offsets)
+        if self.block is not None and not torch.is_grad_enabled() and not self.training and self._few(tokens, table):
+            arrays = (tensor.detach().numpy() for tensor in (tokens.ids, tokens.weights, tokens.offsets, table))
+            return torch.from_numpy(few_bags(*arrays, self.block.weight.detach().numpy(), self.block.bias.detach().numpy()))
         text = weighted_sum(tokens, table)  # (b, dim)
         if self.residual is not None:
             text = functional.relu(self.residual(text))
@@ -93,6 +98,9 @@ class BagEncoder(nn.Module):
             text = text + functional.relu(self.block(text))
         vectors: Tensor = self.dropout(text)
         return vectors
+
+    def _few(self, tokens: TokenBatch, table: Tensor) -> bool:
+        return len(tokens.offsets) <= FEW_TEXTS + 1 and few(tokens, table)
 
     def head(self, hidden: Tensor, task: str) -> Tensor:
         """The text's vector for a task; here one vector serves all."""

@@ -69,6 +69,11 @@ def weighted_sum(batch: TokenBatch, table: Tensor) -> Tensor:
     )
 
 
+def few(batch: TokenBatch, table: Tensor) -> bool:
+    """Whether one thread on a CPU sums the token vectors of these texts before others are awake."""
+    return table.device.type == "cpu" and table.dtype == torch.float32 and len(batch.ids) * table.shape[1] < FEW_PRODUCTS
+
+
 def _sums(ids: Tensor, weights: Tensor, offsets: Tensor, table: Tensor) -> Tensor:
     by = few_weighted_sums if len(ids) * table.shape[1] < FEW_PRODUCTS else weighted_sums
     arrays = (tensor.detach().numpy() for tensor in (ids, weights, offsets, table))

@@ -84,6 +84,21 @@ def few_weighted_sums(ids, weights, offsets, table):
     return sums
 
 
+@njit(nogil=True, fastmath=True, cache=True)
+def few_bags(ids, weights, offsets, table, matrix, shift):
+    """(b, dim): x + ReLU(matrix x + shift) of x = ReLU(the weighted sum of a row), by one thread."""
+    texts = np.maximum(few_weighted_sums(ids, weights, offsets, table), np.float32(0))
+    found = np.empty_like(texts)
+    for row in range(len(texts)):
+        text = texts[row]
+        for place in range(len(text)):
+            total = shift[place]
+            for other in range(len(text)):
+                total += matrix[place, other] * text[other]
+            found[row, place] = text[place] + max(total, np.float32(0))
+    return found
+
+
 @njit(parallel=True, fastmath=True, cache=True)
 def weighted_sums_gradient(ids, weights, offsets, gradient, n, threads):
     """(n, dim): what `weighted_sums` passes back to its table. A thread owns some columns, so sums have one order always."""
