@@ -313,9 +313,10 @@ def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device)
         for start in range(0, len(texts), block):
             part = texts[start : start + block]
             found, value = joined(answers(voices, part, k, device), [voice.weight for voice in voices], k)
-            ids.append(found.int().cpu().numpy())
+            named = found.cpu().numpy()
+            ids.append(named.astype(np.int32))
             # what a label hears of many others may add up to more than 1
-            scores.append(torch.where(found >= 0, value.clamp(max=1.0), -torch.inf).float().cpu().numpy())
+            scores.append(np.where(named >= 0, np.minimum(value.cpu().numpy(), 1), -np.inf).astype(np.float32))
             advance(len(part))
     return Predictions(np.concatenate(ids), np.concatenate(scores))
 
@@ -358,7 +359,8 @@ def shares(ids: Tensor, scores: Tensor) -> Tensor:
 def joined(found: Sequence[Answer], weights: Sequence[float], k: int) -> Answer:
     """The k best by the weighted mean of their scores; what a voice does not name has score 0 with it."""
     if len(found) == 1:
-        return filled(found[0][0][:, :k], found[0][1][:, :k], k)
+        ids, scores = found[0]  # empty places are told in it already
+        return (ids[:, :k], scores[:, :k]) if ids.shape[1] >= k else filled(ids, scores, k)
     scaled = [scores * (weight / sum(weights)) for (_, scores), weight in zip(found, weights, strict=True)]
     # a few labels of each text: quicker here than anywhere else
     ids, scores = torch.cat([ids for ids, _ in found], dim=1).cpu(), torch.cat(scaled, dim=1).cpu()

@@ -57,7 +57,9 @@ class RaggedRows:
 
     def all(self) -> TokenBatch:
         """Every row."""
-        return TokenBatch(self.ids.long(), self.values, self.offsets)
+        # numpy converts the ids of one text before torch has begun
+        ids = self.ids.long() if self.ids.is_cuda else torch.from_numpy(self.ids.numpy().astype(np.int64))
+        return TokenBatch(ids, self.values, self.offsets)
 
 
 def row_of_each(batch: TokenBatch) -> Tensor:
