@@ -523,7 +523,9 @@ def test_labels_removed_and_added(folder: Path) -> None:
     left, left_scores = ranker.without(gone).rank(tokens, 3)
     for row in range(len(TEXTS)):
         stay = [place for place in range(24) if ids[row, place] not in gone][:3]
-        assert left[row].tolist() == ids[row, stay].tolist() and torch.equal(left_scores[row], scores[row, stay])
+        assert left[row].tolist() == ids[row, stay].tolist()
+        # a sigmoid of few numbers may differ in its last bit from that among many
+        assert torch.allclose(left_scores[row], scores[row, stay], rtol=1e-6, atol=0)
     # the best label of each text once more, at the end
     assert ranker.bias is not None
     twin = int(ids[0, 0])
