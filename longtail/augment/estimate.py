@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from longtail.data.twins import carries, find_twins
@@ -104,6 +103,8 @@ def _fit(
         scores = features @ weights
         value = float(times @ (np.logaddexp(0, scores) - right * scores)) + RIDGE * float(weights @ weights)
         return value, features.T @ (times * (expit(scores) - right)) + 2 * RIDGE * weights
+
+    from scipy.optimize import minimize  # a fifth of a second, which loading a model need not wait for
 
     weights = minimize(loss, np.zeros(features.shape[1]), jac=True, method="L-BFGS-B").x
     return Estimate(np.asarray(weights), source, n_pairs, precision)
