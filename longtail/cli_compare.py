@@ -1,4 +1,4 @@
-"""The commands that look at many trainings: compare."""
+"""The command that trains many and puts them into one table: compare."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from longtail.kernels.voices import best_sums
 from longtail.network import Network
 from longtail.progress import progress
 from longtail.search.exact import Exact
-from longtail.search.labels import Index, Labels, threads
+from longtail.search.labels import CORES, Index, Labels
 from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, best, nearest_labels
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.train.course import GAME_NEIGHBOURS, Course
@@ -346,8 +347,14 @@ def _ranked(rankers: Sequence[Ranker], tokens: RaggedRows, k: int) -> list[Answe
     """What each ranker answers. For a few texts on a CPU one thread each: the scan of one runs beside that of the others."""
     if len(rankers) == 1 or len(tokens) > FEW_TEXTS or tokens.ids.is_cuda:
         return [ranker.rank(tokens, k) for ranker in rankers]
-    others = [threads().submit(ranker.rank, tokens, k) for ranker in rankers[1:]]
+    others = [_beside().submit(ranker.rank, tokens, k) for ranker in rankers[1:]]
     return [rankers[0].rank(tokens, k), *(other.result() for other in others)]
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """Threads of rankers. Scans have their own, for which these wait: in one pool they would wait for places that they hold themselves."""
+    return ThreadPoolExecutor(CORES)
 
 
 def shares(ids: Tensor, scores: Tensor) -> Tensor:

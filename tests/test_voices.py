@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from longtail import XMC
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.predict import joined, shares
 from longtail.recipe import read_recipe
+from longtail.search import labels as search_labels
 from tests.spelled import SMALL, share_found, spelled_out
 from tests.tensors import same_numbers as same_numbers
 
@@ -93,3 +95,18 @@ def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
         (tmp_path / "own.toml").write_text(OWN.replace('["{beside}"]', '"default"'))
         read_recipe(tmp_path / "own.toml")
     assert read_recipe("best").beside[0].name == "default-all" and read_recipe("best", SMALL["best"]).beside == ()
+
+
+def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for scans in threads; were these the threads that they run in themselves, none would ever be free."""
+    monkeypatch.setattr(search_labels, "LABELS_A_THREAD", 1)
+    data = spelled_out()
+    model = XMC.from_recipe("default", [*SMALL["default"], f"ensemble={2 * search_labels.CORES + 1}"], device="cpu").fit(data)
+    assert data.test.texts is not None
+    texts = data.test.texts
+    askers = [threading.Thread(target=lambda row=row: model.predict(texts[row : row + 1], k=2), daemon=True) for row in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join(timeout=30)
+    assert not any(asker.is_alive() for asker in askers)

@@ -20,7 +20,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a training, at which curves are told
 CURVES = ("P@1", "PSP@1")
 N_TEXTS = 5  # whose predictions are shown
 K = 5
-MISS, HIT = "", "*"
+RIGHT = "*"
 
 
 def bins_grid(rows: Sequence[Row], data: Dataset) -> Grid:
@@ -94,10 +94,10 @@ def predictions_grid(rows: Sequence[Row], data: Dataset) -> Grid:
     for text in order:
         for place, row in enumerate(rows):
             true = set(data.test.labels[text].indices.tolist())
-            named = [f"{labels[label]}{HIT if label in true else MISS}" for label in found[place].ids[text, :K] if label >= 0]
+            named = [f"{labels[label]}{RIGHT * (label in true)}" for label in found[place].ids[text, :K] if label >= 0]
             first = texts[int(text)] if place == 0 else ""
             lines.append((Entry(first), *_names(row.plan), Entry("; ".join(named))))
-    title = f"{data.name}: predictions for test texts on which systems differ most; {HIT} right"
+    title = f"{data.name}: predictions for test texts on which systems differ most; {RIGHT} right"
     return Grid(title, ("text", "system", "rows added", f"best {K}"), tuple(lines), 4)
 
 
