@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from longtail.encode.batch import TokenBatch
 from longtail.encode.dropout import Dropout, check_share
 from longtail.encode.lengths import runs_of_like_length
-from longtail.encode.weights import bert_config, config_of, from_config, from_folder, most_positions, widths
+from longtail.encode.weights import attend_by, bert_config, config_of, from_config, from_folder, most_positions, widths
 from longtail.errors import SettingError
 from longtail.tokens.folder import MINILM, model_folder
 from longtail.values import Offsets
@@ -27,6 +27,9 @@ POOLINGS = ("mean", "cls")
 # full speed on a few hundred tokens, and a GPU waits for the host to launch the kernels of all layers
 CPU_START, CPU_MOST = 32, 1 << 13
 GPU_START, GPU_MOST = 1 << 14, 1 << 16
+# tokens up to which plain products of matrices attend in half the time of fused kernels, whose tiles of 64 x 64 stay mostly empty. The
+# backward pass of torch's memory-efficient kernel also fails on such texts now and then (illegal instruction, H200, torch 2.11)
+SHORT = 64
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,8 @@ class TransformerEncoder(nn.Module):
         if inside is not None:
             vectors = vectors * inside[..., None]
         mask = None if inside is None else inside.long()
+        is_short = ids.is_cuda and ids.shape[1] <= SHORT
+        attend_by(self.model, "eager" if is_short else "sdpa")
         with _attention(table.device):
             states = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True).last_hidden_state.float()
         if self.settings.pooling == "cls":

@@ -64,6 +64,12 @@ def from_config(told: dict[str, Any]) -> Any:
     return _without_words(model.float())[0]
 
 
+def attend_by(model: Any, way: str) -> None:
+    """Switch a model to another computation of the same attention; versions of the library that cannot are left as they are."""
+    if getattr(model.config, "_attn_implementation", way) != way and hasattr(model, "set_attn_implementation"):
+        model.set_attn_implementation(way)
+
+
 def config_of(model: Any) -> dict[str, Any]:
     """All that `from_config` needs, as JSON can hold it."""
     told: dict[str, Any] = model.config.to_dict()
