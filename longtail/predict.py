@@ -369,7 +369,7 @@ def joined(found: Sequence[Answer], weights: Sequence[float], k: int) -> Answer:
         ids, scores = found[0]  # empty places are told in it already
         return (ids[:, :k], scores[:, :k]) if ids.shape[1] >= k else filled(ids, scores, k)
     scaled = [scores * (weight / sum(weights)) for (_, scores), weight in zip(found, weights, strict=True)]
-    # a few labels of each text: quicker here than anywhere else
-    ids, scores = torch.cat([ids for ids, _ in found], dim=1).cpu(), torch.cat(scaled, dim=1).cpu()
+    # a few labels of each text: quicker here than anywhere else, and some answers come from a GPU, some were joined here before
+    ids, scores = torch.cat([ids.cpu() for ids, _ in found], dim=1), torch.cat([part.cpu() for part in scaled], dim=1)
     together = best_sums(ids.numpy(), scores.numpy(), k)
     return torch.from_numpy(together[0]), torch.from_numpy(together[1])

@@ -110,3 +110,12 @@ def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch:
     for asker in askers:
         asker.join(timeout=30)
     assert not any(asker.is_alive() for asker in askers)
+
+
+@pytest.mark.gpu
+def test_voices_on_a_gpu(tmp_path: Path) -> None:
+    """One network's answers stay there, those of an ensemble were joined on the host: both are weighed together."""
+    (tmp_path / "pair.toml").write_text("ensemble = 2\n" + OWN.replace('beside = ["{beside}"]\n', ""))
+    data = spelled_out()
+    model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "pair.toml")), device="cuda").fit(data)
+    assert data.test.texts is not None and share_found(model.predict(data.test.texts, k=2), data) > 0.9

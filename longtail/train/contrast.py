@@ -70,7 +70,11 @@ class Picked(Objective):
     def _both_ways(self, name: str, scores: Tensor, pool: Pool, weights: Tensor) -> Tensor:
         """The loss from rows to labels and, where the contrast is symmetric, from labels to rows; the mean of both."""
         to_labels = _mean(name, scores, pool.targets, pool.counted, weights)
-        if not self.contrast.symmetric or name == "bce":  # each pair by itself is the same both ways
+        if name == "bce":
+            # each pair by itself, so the same both ways. A mean over the pool: the sum over thousands of labels would drown the other
+            # losses, and the encoder, told above all that everything is wrong, would make all texts alike
+            return to_labels / max(1, scores.shape[1])
+        if not self.contrast.symmetric:
             return to_labels
         others = None if pool.counted is None else pool.counted.T
         to_rows = _mean(name, scores.T, pool.targets.T * weights, others, torch.ones(scores.shape[1], device=scores.device))
