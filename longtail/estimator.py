@@ -19,6 +19,9 @@ from longtail.adapt import adaptive
 from longtail.augment.choose import no_augmentation, validation_split
 from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
 from longtail.augment.rows import Augmentation, Augmented
+from longtail.calibration import fitted
+from longtail.data.matrices import pairs_to_csr
+from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.evaluation import evaluate
 from longtail.explain import Explanation, TrainingRows, explain
@@ -38,6 +41,7 @@ from longtail.train.watch import Watch, device_for
 from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
 
 BETAS = tuple(round(0.1 * step, 1) for step in range(11))
+CALIBRATED = 10  # labels of a validation row that chances are fitted to
 MEASURED = ("P@1", "PSP@1")
 MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # of a voice, the first counting 1
@@ -340,12 +344,25 @@ class XMC:
         return evaluate(found, held_out, resamples=0, ks=ks).metrics
 
     def _fusion(self, ranker: Ranker, held_out: Dataset, material: Material) -> Ranker:
-        """The share of the classifier that is best on validation rows."""
+        """The share of the classifier that is best on validation rows, and the curve from scores to chances that fits them."""
         reached = {}
         for beta in BETAS:
             metrics = self._judged([Voice(material.tokenizer, [replace(ranker, beta=beta)])], held_out, (1, 5))
-            reached[beta] = metrics["P@1"] + metrics["P@5"]
-        return replace(ranker, beta=max(reached, key=lambda beta: reached[beta]))
+            reached[beta] = sum(metrics[name] for name in (WEIGHED_BY if len(ranker.heads) > 1 else ("P@1", "P@5")))
+        ranker = replace(ranker, beta=max(reached, key=lambda beta: reached[beta]))
+        if not ranker.chances or len(ranker.heads) == 1 or ranker.way != "all":
+            return ranker
+        assert held_out.test.texts is not None
+        tokens = material.tokenizer(held_out.test.texts)
+        rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device)
+        ids, scores = (part.cpu().numpy() for part in ranker.scored(rows, min(CALIBRATED, held_out.n_labels)))
+        pairs = np.repeat(np.arange(len(ids)), ids.shape[1]), ids.ravel()
+        right = np.asarray(held_out.test.labels[pairs]).ravel() > 0
+        if held_out.test.filter is not None:  # neither right nor wrong
+            counted = np.asarray(pairs_to_csr(held_out.test.filter, held_out.test.labels.shape)[pairs]).ravel() == 0
+            scores, right = scores.ravel()[counted], right[counted]
+        slope, offset = fitted(scores.ravel().astype(np.float64), right)
+        return replace(ranker, slope=slope, offset=offset)
 
     def _weighted(self, voices: list[Voice], held_out: Dataset) -> list[Voice]:
         """With weights that are best on validation rows; each voice in turn, the others as they are, until nothing changes."""

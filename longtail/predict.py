@@ -51,6 +51,8 @@ class Ranker:
     heads: tuple[str, ...] = ("labels",)  # whose vectors stand side by side
     scales: tuple[float, ...] = (0.0,)  # of each head's vectors: its cosines are multiplied by that; 0 takes products as they are
     chances: bool = True  # scores are log-odds; otherwise cosines
+    slope: float = 1.0  # a chance is sigmoid(slope x score + offset); scores of two heads, added up, are no log-odds by themselves
+    offset: float = 0.0
     removed: Tensor | None = None  # (n_labels,) bool: labels that are never named; None where there are none
     index: Index | None = None  # of the first labels of `searched()`, for "all" on a CPU; those behind them were added since
 
@@ -86,6 +88,12 @@ class Ranker:
                 found.append(self._fused(text, k))
         if not found:
             return torch.zeros((0, k), dtype=torch.int64), torch.zeros((0, k))
+        return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
+
+    @torch.no_grad()
+    def scored(self, tokens: RaggedRows, k: int) -> tuple[Tensor, Tensor]:
+        """(n, k) ids of the best of all labels, and their scores as they are."""
+        found = [self._searched_for(self._text(batch), k) for batch in self._batches(tokens)]
         return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
 
     @torch.no_grad()
@@ -125,17 +133,21 @@ class Ranker:
         return torch.cat(found, dim=1)
 
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The best of all labels: on a CPU by exact search, or by an index where there is one."""
+        """The best of all labels."""
+        ids, scores = self._searched_for(text, k)
+        if self.chances:
+            return filled(ids, torch.sigmoid(self.slope * scores + self.offset), k)
+        return filled(ids, ((1 + scores / len(self.heads)) / 2).clamp(min=0.0), k)  # a cosine of -1 is 0, of 1 is 1
+
+    def _searched_for(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The best of all labels by their scores: on a CPU by exact search, or by an index where there is one."""
         if text.is_cuda:
-            ids, scores = self._scored(text, k)
+            return self._scored(text, k)
         # one product for many texts and some labels is quicker than to look labels up text by text
-        elif self.index is None or (len(text) > FEW_TEXTS and len(self.vectors) < MANY_LABELS):
+        if self.index is None or (len(text) > FEW_TEXTS and len(self.vectors) < MANY_LABELS):
             ids, scores = map(torch.from_numpy, self._exact.search(text.numpy(), k))
-        else:
-            ids, scores = self._by_index(self.index, text, k)
-        # a cosine of -1 is 0, of 1 is 1
-        values = torch.sigmoid(scores) if self.chances else ((1 + scores / len(self.heads)) / 2).clamp(min=0.0)
-        return filled(ids, values, k)
+            return ids, scores
+        return self._by_index(self.index, text, k)
 
     def _by_index(self, index: Index, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The best of the labels that the index knows, by exact scores, and of those that were added since."""

@@ -159,7 +159,7 @@ def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "keep": ranker.keep,
         "beta": ranker.beta,
     }
-    told |= {"heads": ranker.heads, "scales": ranker.scales, "chances": ranker.chances}
+    told |= {"heads": ranker.heads, "scales": ranker.scales, "chances": ranker.chances, "slope": ranker.slope, "offset": ranker.offset}
     told["has_cluster_encoder"] = ranker.network.cluster_encoder is not None
     if isinstance(network.encoder, TransformerEncoder):
         told["architecture"] = network.encoder.architecture()  # which the recipe tells by the name of a model alone
@@ -309,6 +309,8 @@ def _unpacked(
         tuple(told["heads"]),
         tuple(told["scales"]),
         told["chances"],
+        told.get("slope", 1.0),  # folders of earlier versions have none
+        told.get("offset", 0.0),
     )
 
 
