@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids, row_of_each
+from longtail.encode.bits import numbers_of
 from longtail.encode.dropout import Dropout
 from longtail.encode.table import EveryRow, Table, weighted_sum
 from longtail.errors import SettingError
@@ -259,6 +260,23 @@ def test_drop_against_a_loop(n: int) -> None:
     values, found = np.arange(1, n + 1, dtype=np.float32), np.full(n, np.nan, np.float32)
     drop(values, np.uint64(2**64 - 7), np.uint64(LEVELS // 4), np.float32(1.5), found)
     assert np.array_equal(found, np.where(naive_kept(n, 2**64 - 7, LEVELS // 4), values * 1.5, 0))
+
+
+@pytest.mark.parametrize("n", [3, BLOCK + 5])
+def test_drop_of_bfloat16_against_a_loop(n: int) -> None:
+    values = torch.randn(n).bfloat16()
+    found = torch.full((n,), torch.nan, dtype=torch.bfloat16)
+    drop(numbers_of(values), np.uint64(5), np.uint64(LEVELS // 4), np.float32(4 / 3), numbers_of(found))
+    kept = torch.from_numpy(naive_kept(n, 5, LEVELS // 4))
+    assert torch.equal(found, torch.where(kept, (values.float() * np.float32(4 / 3)).bfloat16(), 0))  # rounded as torch rounds
+
+
+def test_dropout_gradient_in_bfloat16() -> None:
+    x = (torch.rand(40, 30) + 1).bfloat16().requires_grad_()
+    dropped = Dropout(0.5)(x)
+    dropped.sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, 2 * (dropped != 0).bfloat16())
+    assert abs((dropped == 0).float().mean() - 0.5) < 0.1
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5, 0.9])

@@ -122,6 +122,22 @@ def test_length_is_asked_for_on_the_cpu_only() -> None:
     assert length_for(elsewhere, 32) == 32
 
 
+@BOTH
+def test_texts_of_like_length_together_give_what_each_gives_alone(kind: type[Inception]) -> None:
+    encoder, table = made(kind)
+    encoder.eval()
+    texts = [[(3 * row + place) % 50 for place in range(row * 7 % 41)] for row in range(45)]  # with empty ones, and ones that are cut
+    for attention in (encoder.words.across_words, encoder.words.across_dims):
+        attention.gamma.data.fill_(0.1)
+    together = vectors(encoder, batch(*texts), table)
+    alone = torch.cat([vectors(encoder, batch(text), table) for text in texts])
+    assert torch.allclose(together, alone, atol=1e-4)
+    table.requires_grad_()
+    (own,) = torch.autograd.grad(vectors(encoder, batch(*texts), table).square().sum(), table)
+    (each,) = torch.autograd.grad(sum(vectors(encoder, batch(text), table).square().sum() for text in texts), table)
+    assert torch.allclose(own, each, rtol=1e-3, atol=1e-3)
+
+
 def test_ring_by_hand() -> None:
     wide = Wide(1, (4, 8))
     x = torch.arange(8.0).view(1, 1, 8)

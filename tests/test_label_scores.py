@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from longtail import losses
 from longtail.classify import candidates, fused
-from longtail.classify.candidates import NOTHING, padded, scores_of, with_targets
+from longtail.classify.best import best_places
+from longtail.classify.candidates import NOTHING, padded, pairs_are_quicker, scores_of, shortlist_bce, with_targets, with_targets_anywhere
 from longtail.classify.fused import all_labels_bce, matrix_type
 from longtail.encode.batch import TokenBatch
 from tests.tensors import ragged
@@ -154,7 +155,7 @@ def test_with_targets_of_nothing() -> None:
     assert counted_labels(with_targets(empty, ragged([], []), 5)) == [{}, {}]
     assert counted_labels(with_targets(empty, ragged([(4, 1.0)], []), 5)) == [{4: 1.0}, {}]
     nowhere = with_targets(torch.full((2, 3), NOTHING), ragged([], []), 5)
-    assert counted_labels(nowhere) == [{}, {}] and nowhere.places.shape == (2, 3)
+    assert counted_labels(nowhere) == [{}, {}] and nowhere.labels.tolist() == [0] and not nowhere.places.any()
 
 
 RELEVANCE = st.dictionaries(st.integers(0, 8), st.sampled_from([0.25, 0.5, 1.0]), max_size=4)
@@ -164,10 +165,18 @@ RELEVANCE = st.dictionaries(st.integers(0, 8), st.sampled_from([0.25, 0.5, 1.0])
 @settings(max_examples=40)
 def test_with_targets_against_a_loop(rows: list[tuple[list[int], dict[int, float]]], add_missed: bool) -> None:
     shortlist = torch.tensor([labels for labels, _ in rows])
-    found = with_targets(shortlist, ragged(*(sorted(right.items()) for _, right in rows)), 9, add_missed)
+    targets = ragged(*(sorted(right.items()) for _, right in rows))
     wanted = [{label: right.get(label, 0.0) for label in {*labels, *(right if add_missed else ())} - {NOTHING}} for labels, right in rows]
-    assert counted_labels(found) == wanted
-    assert found.labels.tolist() == (sorted(set().union(*wanted)) or [0])  # with nothing named at all, places still need a label
+    for found in (with_targets(shortlist, targets, 9, add_missed), with_targets_anywhere(shortlist, targets, 9, add_missed)):
+        assert counted_labels(found) == wanted
+        assert found.labels.tolist() == (sorted(set().union(*wanted)) or [0])  # with nothing named at all, places still need a label
+
+
+def test_with_targets_of_labels_by_the_thousand() -> None:
+    shortlist = torch.randint(-1, 1000, (30, 200))
+    targets = ragged(*([(label, 1.0) for label in sorted({7 * row % 1000, 999})] for row in range(30)))
+    one, other = with_targets(shortlist, targets, 1000), with_targets_anywhere(shortlist, targets, 1000, True)
+    assert torch.equal(one.labels, other.labels) and counted_labels(one) == counted_labels(other)
 
 
 def test_padded() -> None:
@@ -189,6 +198,79 @@ def test_scores_of_against_a_loop(with_bias: bool) -> None:
     inputs = [part for part in (text, vectors, bias) if part is not None]
     for one, other in zip(torch.autograd.grad(found, inputs, above), torch.autograd.grad(wanted, inputs, above), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize(("with_bias", "dim"), [(True, 4), (False, 70), (True, 64)])
+def test_shortlist_bce_against_autograd(with_bias: bool, dim: int) -> None:
+    n = 40
+    text, vectors = torch.randn(N_ROWS, dim).requires_grad_(), torch.randn(n, dim).requires_grad_()
+    bias = torch.randn(n).requires_grad_() if with_bias else None
+    found = with_targets(torch.randint(NOTHING, n, (N_ROWS, 9)), TARGETS, n)
+    own, own_bias = vectors[found.labels], None if bias is None else bias[found.labels]
+    one = shortlist_bce(text, own, own_bias, found, WEIGHTS)
+    other = (losses.bce(scores_of(text, own, own_bias, found.places), found.targets, found.counted) * WEIGHTS).mean()
+    assert one.item() == pytest.approx(other.item(), rel=1e-5)
+    inputs = [part for part in (text, vectors, bias) if part is not None]
+    for mine, theirs in zip(
+        torch.autograd.grad(2.5 * one, inputs, retain_graph=True), torch.autograd.grad(2.5 * other, inputs), strict=True
+    ):
+        assert theirs.abs().max() > 0 and torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_shortlist_bce_of_many_candidates_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than one product of factors holds, with scores beyond reason among them."""
+    monkeypatch.setattr(candidates, "matrix_type", lambda device: torch.bfloat16)
+    text, vectors = torch.randn(3, 64).bfloat16().float().requires_grad_(), torch.randn(1300, 64).bfloat16().float()
+    vectors[7], vectors[8] = 1e4 * text.detach()[0], -1e4 * text.detach()[0]
+    found = with_targets(torch.arange(1300).expand(3, -1), ragged([(8, 1.0)], [(3, 0.5)], []), 1300)
+    loss = shortlist_bce(text, vectors, None, found, torch.ones(3))
+    wanted = losses.bce(text @ vectors.bfloat16().float().T, found.targets, found.counted).mean()
+    assert loss.item() == pytest.approx(wanted.item(), rel=1e-3)
+    (mine,), (theirs,) = torch.autograd.grad(loss, text), torch.autograd.grad(wanted, text)
+    assert torch.allclose(mine, theirs, rtol=1e-2, atol=1e-2)
+    assert torch.equal(mine, torch.autograd.grad(shortlist_bce(text, vectors, None, found, torch.ones(3)), text)[0])  # to the last bit
+
+
+def test_pairs_are_quicker_where_labels_are_many() -> None:
+    few = with_targets(torch.arange(50).expand(4, -1), ragged([], [], [], []), 50)
+    many = with_targets(torch.arange(50).view(10, 5), ragged(*[[]] * 10), 50)
+    assert not pairs_are_quicker(few, torch.device("cpu")) and not pairs_are_quicker(many, torch.device("cuda"))
+    assert pairs_are_quicker(many, torch.device("cpu"))
+
+
+# ---- the highest scores
+
+
+@given(st.integers(1, 4), st.integers(1, 300), st.integers(1, 40), st.integers(0, 9), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_best_places_against_sorting(n_rows: int, n: int, keep: int, spread: int, small: bool) -> None:
+    scores = torch.randint(-spread, spread + 1, (n_rows, n)).to(torch.bfloat16 if small else torch.float32)  # with ties
+    places, values = best_places(scores, keep)
+    assert torch.equal(values, torch.sort(scores.float(), dim=1, descending=True).values[:, :keep])
+    assert torch.equal(torch.gather(scores.float(), 1, places), values)
+    assert all(len(set(row)) == len(row) for row in places.tolist())
+
+
+def test_best_places_of_what_is_no_number() -> None:
+    scores = torch.tensor([[math.nan, 1.0, -math.inf, 2.0], [math.nan] * 4])
+    places, _ = best_places(scores, 3)
+    assert places[0, :2].tolist() == [3, 1] and all(len(set(row)) == 3 for row in places.tolist())
+    assert best_places(torch.zeros(2, 0), 3)[0].shape == (2, 0)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_all_labels_bce_tells_the_best_with_right_ones_first(with_bias: bool) -> None:
+    text, vectors, bias = parts(with_bias)
+    best = torch.empty(N_ROWS, 6, dtype=torch.int64)
+    loss = all_labels_bce(text, vectors, bias, TARGETS, WEIGHTS, numbers=1, best=best)
+    assert loss.item() == pytest.approx(naive(text, vectors, bias, TARGETS, WEIGHTS).item(), rel=1e-5)
+    scores = functional.linear(text, vectors, bias).detach()
+    for row in range(N_ROWS):
+        right = set(TARGETS.ids[TARGETS.offsets[row] : TARGETS.offsets[row + 1]].tolist())
+        others = [label for label in scores[row].argsort(descending=True).tolist() if label not in right]
+        assert set(best[row].tolist()) == right | set(others[: 6 - len(right)])
 
 
 # ---- losses

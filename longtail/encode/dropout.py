@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from longtail.encode.bits import numbers_of
 from longtail.errors import SettingError
 from longtail.kernels.dropout import LEVELS, drop
 
@@ -30,7 +31,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.share:
             return x
-        if x.device.type != "cpu" or x.dtype != torch.float32:
+        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.bfloat16):
             return functional.dropout(x, self.share)
         dropped: Tensor = _Dropped.apply(x, int(torch.randint(2**63 - 1, ())), self.share)
         return dropped
@@ -61,6 +62,6 @@ def _dropped(x: Tensor, seed: int, share: float) -> Tensor:
     level = min(round(share * LEVELS), LEVELS - 1)
     scale = LEVELS / (LEVELS - level)  # of the rounded share, so that the mean is kept exactly
     found = torch.empty_like(x, memory_format=torch.contiguous_format)
-    values = x.detach().contiguous().view(-1).numpy()
-    drop(values, np.uint64(seed), np.uint64(level), np.float32(scale), found.view(-1).numpy())
+    values = x.detach().contiguous().view(-1)
+    drop(numbers_of(values), np.uint64(seed), np.uint64(level), np.float32(scale), numbers_of(found.view(-1)))
     return found

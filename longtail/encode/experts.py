@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from longtail.encode.batch import TokenBatch
 from longtail.encode.dropout import Dropout
-from longtail.encode.inception import STRIDE, TASKS, Head, InceptionSettings, Narrow, Wide, Words, part_of
+from longtail.encode.inception import STRIDE, TASKS, Head, InceptionSettings, Narrow, Wide, Words, by_length, part_of
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ class ExpertsEncoder(nn.Module):
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """Maps that all tasks share: (b, channels, dim / 4)."""
+        tokens, back = by_length(tokens)
         words = self.words(tokens, table)  # (b, channels, dim)
         routes = self.router(words)  # (b, experts)
         maps = self.experts(words).unflatten(1, (routes.shape[1], -1))  # (b, experts, channels, dim / 4)
         chosen = torch.einsum("be,becd->bcd", routes, maps)
         # the plain mean of the dimensions goes past the experts, and gradients with it
         mixed: Tensor = self.dropout(self.norm(functional.gelu(chosen) + functional.avg_pool1d(words, STRIDE)))
-        return mixed
+        return mixed if back is None else mixed[back]
 
     def head(self, hidden: Tensor, task: str) -> Tensor:
         """The texts' vectors for "labels" or "clusters": (b, output_dim)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +13,14 @@ from longtail.encode.batch import TokenBatch, row_of_each
 from longtail.encode.dropout import Dropout, check_share
 from longtail.encode.spectral import SpectralLinear
 from longtail.errors import SettingError, UnknownName
+from longtail.kernels.bags import take_rows
 
 TASKS = ("labels", "clusters")
 STRIDE = 4  # of both layers of convolutions
 LAST_WIDTH = 16  # of the second layer
+FEW_TEXTS = 32  # which are not worth sorting by length
+LENGTHS_ALIKE = 4  # words by which texts that are encoded together may differ
+ALIKE_UP_TO = 16  # words; longer texts are few, and go together
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,10 @@ class InceptionEncoder(nn.Module):
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """Features that all tasks share: (b, output_dim)."""
+        tokens, back = by_length(tokens)
         maps = self.wide(self.words(tokens, table))  # (b, widths * channels, dim / 4)
         features: Tensor = self.narrow(self.dropout(self.norm(functional.gelu(maps))))
-        return features
+        return features if back is None else features[back]
 
     def head(self, hidden: Tensor, task: str) -> Tensor:
         """The texts' vectors for "labels" or "clusters": (b, output_dim)."""
@@ -111,12 +117,42 @@ class Words(nn.Module):
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         # dropout comes before padding: there is nothing to drop from zeros
         vectors = self.dropout(functional.embedding(tokens.ids, table))  # (n, dim)
-        words = padded(vectors, tokens, length_for(tokens, self.max_words))  # (b, length, dim)
-        words = self.across_dims(self.across_words(words))
-        mix = self.mix[:, : words.shape[1]].expand(len(words), -1, -1)
-        mixed = torch.baddbmm(self.bias, mix, words)  # a convolution of width 1, in less time
-        channels: Tensor = self.dropout(self.norm(functional.gelu(mixed)))
+        weights = self.across_words.weigh.normed_weight(), self.across_dims.weigh.normed_weight()
+        mixed = [self._mixed(*part, *weights) for part in self._parts(vectors, tokens)]
+        channels: Tensor = self.dropout(self.norm(functional.gelu(mixed[0] if len(mixed) == 1 else torch.cat(mixed))))
         return channels
+
+    def _parts(self, vectors: Tensor, tokens: TokenBatch) -> Iterator[tuple[Tensor, TokenBatch]]:
+        """Texts of like length together, where `by_length` has put them beside each other: shorter ones then have fewer zeros to carry."""
+        if tokens.offsets.device.type != "cpu" or len(tokens.offsets) <= FEW_TEXTS:
+            yield vectors, tokens
+            return
+        lengths = tokens.offsets.diff().clamp_(max=self.max_words)
+        lines = torch.div(lengths + LENGTHS_ALIKE - 1, LENGTHS_ALIKE, rounding_mode="floor").clamp_(1, ALIKE_UP_TO // LENGTHS_ALIKE + 1)
+        texts = [*(torch.nonzero(lines.diff()).flatten() + 1).tolist(), len(lines)]
+        ends = [int(tokens.offsets[text]) for text in texts]
+        # split, not sliced: what slices pass back is as long as the whole, and filled with zeros each time
+        parts = vectors.split([end - start for start, end in zip([0, *ends], ends, strict=False)])
+        for part, (start, end) in zip(parts, zip([0, *texts], texts, strict=False), strict=True):
+            offsets = tokens.offsets[start : end + 1]
+            own = slice(int(offsets[0]), int(offsets[-1]))
+            yield part, TokenBatch(tokens.ids[own], tokens.weights[own], offsets - offsets[0])
+
+    def _mixed(self, vectors: Tensor, tokens: TokenBatch, by_words: Tensor, by_dims: Tensor) -> Tensor:
+        """(b, channels, dim)."""
+        words = padded(vectors, tokens, length_for(tokens, self.max_words))  # (b, length, dim)
+        words = self.across_dims(self.across_words(words, by_words), by_dims)
+        mix = self.mix[:, : words.shape[1]].expand(len(words), -1, -1)
+        return torch.baddbmm(self.bias, mix, words)  # a convolution of width 1, in less time
+
+
+def by_length(tokens: TokenBatch) -> tuple[TokenBatch, Tensor | None]:
+    """On a CPU the shortest texts first, and the place of each text among them; a few, or those elsewhere, as they are."""
+    if tokens.offsets.device.type != "cpu" or len(tokens.offsets) <= FEW_TEXTS:
+        return tokens, None
+    order = torch.argsort(tokens.offsets.diff(), stable=True)
+    arrays = (tensor.numpy() for tensor in (tokens.ids, tokens.weights, tokens.offsets, order))
+    return TokenBatch(*map(torch.from_numpy, take_rows(*arrays))), torch.argsort(order)
 
 
 def length_for(tokens: TokenBatch, max_words: int) -> int:
@@ -149,9 +185,14 @@ class WordAttention(nn.Module):
         self.weigh = SpectralLinear(max_words, max_words)
         self.gamma = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            weight: W, where it was normed already: a batch in parts has one.
+        """
+        weight = self.weigh.normed_weight() if weight is None else weight
         length = x.shape[1]  # places behind it hold zeros, which change no score of the others
-        scores = x @ x.mT @ self.weigh.normed_weight()[:length, :length]  # (b, length, length)
+        scores = x @ x.mT @ weight[:length, :length]  # (b, length, length)
         return torch.baddbmm(x, self.gamma * scores, x)
 
 
@@ -163,8 +204,13 @@ class DimAttention(nn.Module):
         self.weigh = SpectralLinear(dim, dim)
         self.gamma = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor) -> Tensor:
-        scores = self.weigh(x) @ x.mT  # (b, length, length)
+    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            weight: W, where it was normed already.
+        """
+        weight = self.weigh.normed_weight() if weight is None else weight
+        scores = functional.linear(x, weight) @ x.mT  # (b, length, length)
         return torch.baddbmm(x, self.gamma * scores, x)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from longtail.kernels.machine import narrowed, widened
 from longtail.kernels.splitmix import STEP, mix
 
 LEVELS = 1 << 16  # of a chance: a hash of 64 bits decides about four numbers
@@ -18,7 +19,7 @@ def drop(values, seed, level, scale, found):
     """found = values x scale, or 0 with chance level / LEVELS; the same ones for the same seed.
 
     Args:
-        values, found: (n,) float32.
+        values, found: (n,) float32, or both the bits of bfloat16 as uint16.
         seed, level: uint64.
         scale: float32.
     """
@@ -28,11 +29,12 @@ def drop(values, seed, level, scale, found):
         for i in range(block * BLOCK, block * BLOCK + RUN):
             bits = mix(seed + np.uint64(i) * STEP)
             # read whether kept or not: a load that depends on a condition keeps the loop from being vectorised
-            first, second, third, fourth = values[i], values[i + RUN], values[i + 2 * RUN], values[i + 3 * RUN]
-            found[i] = first * scale if bits & low >= level else zero
-            found[i + RUN] = second * scale if (bits >> np.uint64(16)) & low >= level else zero
-            found[i + 2 * RUN] = third * scale if (bits >> np.uint64(32)) & low >= level else zero
-            found[i + 3 * RUN] = fourth * scale if bits >> np.uint64(48) >= level else zero
+            first, second = widened(values[i]) * scale, widened(values[i + RUN]) * scale
+            third, fourth = widened(values[i + 2 * RUN]) * scale, widened(values[i + 3 * RUN]) * scale
+            found[i] = narrowed(first if bits & low >= level else zero, values[i])
+            found[i + RUN] = narrowed(second if (bits >> np.uint64(16)) & low >= level else zero, values[i])
+            found[i + 2 * RUN] = narrowed(third if (bits >> np.uint64(32)) & low >= level else zero, values[i])
+            found[i + 3 * RUN] = narrowed(fourth if bits >> np.uint64(48) >= level else zero, values[i])
     for i in range(n_blocks * BLOCK, len(values)):  # less than a block: a hash each
-        value = values[i]
-        found[i] = value * scale if mix(seed + np.uint64(i) * STEP) & low >= level else zero
+        value = widened(values[i]) * scale
+        found[i] = narrowed(value if mix(seed + np.uint64(i) * STEP) & low >= level else zero, values[i])

@@ -1,4 +1,4 @@
-"""Three instructions of the machine that Numba does not offer by itself."""
+"""Four instructions of the machine that Numba does not offer by itself."""
 
 from __future__ import annotations
 
@@ -52,3 +52,21 @@ def widened(typing_context, number):
         return builder.bitcast(builder.shl(builder.zext(arguments[0], word), word(16)), ir.FloatType())
 
     return types.float32(number), generate
+
+
+@intrinsic
+def narrowed(typing_context, number, like):
+    """A float32 as what `widened` takes: as it is, or rounded to a bfloat16 where `like` is a uint16, ties to even digits."""
+    if number != types.float32 or like not in (types.float32, types.uint16):
+        return None
+
+    def generate(context, builder, signature, arguments):
+        if like == types.float32:
+            return arguments[0]
+        word = ir.IntType(32)
+        bits = builder.bitcast(arguments[0], word)
+        is_odd = builder.and_(builder.lshr(bits, word(16)), word(1))
+        rounded = builder.add(bits, builder.add(is_odd, word(0x7FFF)))
+        return builder.trunc(builder.lshr(rounded, word(16)), ir.IntType(16))
+
+    return like(number, like), generate

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix, identity
 from torch import Tensor
 from torch.nn import functional
 
+from longtail.classify.best import best_places
 from longtail.classify.fused import matrix_type
 from longtail.encode.batch import TokenBatch, row_of_each
 from longtail.values import Ints, Offsets
@@ -115,9 +116,9 @@ def nearest_labels(text: Tensor, centroids: Tensor, keep: int) -> tuple[Tensor, 
     ids, values = [], []
     at_once = max(1, SCORES_AT_ONCE // len(centroids))
     for part in functional.normalize(text, dim=1).to(kind).split(at_once):
-        top = torch.topk((part @ centroids.T).float(), min(keep, len(centroids)), dim=1)
-        ids.append(top.indices)
-        values.append(top.values)
+        found, cosines = best_places(part @ centroids.T, keep)
+        ids.append(found)
+        values.append(cosines)
     return torch.cat(ids), torch.cat(values)
 
 
@@ -153,6 +154,6 @@ def near_and_wrong(texts: Tensor, labels: Tensor, right: TokenBatch, keep: int) 
         scores = (texts[start:stop].to(kind) @ vectors.T).float()
         own = slice(int(right.offsets[start]), int(right.offsets[stop]))
         scores[rows_of_right[own] - start, right.ids[own]] = -torch.inf
-        top = torch.topk(scores, min(keep, scores.shape[1]), dim=1)
-        found.append(torch.where(top.values > -torch.inf, top.indices, NOTHING).int())
+        places, highest = best_places(scores, keep)
+        found.append(torch.where(highest > -torch.inf, places, NOTHING).int())
     return torch.cat(found)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtail import losses
-from longtail.classify.candidates import scores_of, with_targets
+from longtail.classify.candidates import Candidates, pairs_are_quicker, scores_of, shortlist_bce, with_targets
 from longtail.classify.fused import CHUNK_NUMBERS, all_labels_bce, matrix_type
 from longtail.classify.vectors import graph_penalty
 from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
@@ -166,8 +166,7 @@ class Shortlisted(Objective):
         candidates = with_targets(shortlist, step.targets["labels"], self.n_labels, self.add_missed)
         hidden, sides = network(step.tokens, {self.task: candidates.labels})
         vectors, bias = sides[self.task]
-        scores = scores_of(network.text(hidden, self.task), vectors, bias, candidates.places)
-        return (losses.bce(scores, candidates.targets, candidates.counted) * step.weights).mean()
+        return bce_of_candidates(network.text(hidden, self.task), vectors, bias, candidates, step.weights)
 
 
 @dataclass
@@ -190,20 +189,24 @@ class Synchronised(Objective):
         right = step.targets["clusters"]
         hidden, sides = network(step.tokens, {"clusters": None})
         vectors, bias = sides["clusters"]
-        scores = scores_of_all(network.text(hidden, "clusters"), vectors, bias)  # (b, n_clusters)
-        wanted = torch.zeros_like(scores)
-        wanted[row_of_each(right), right.ids] = right.weights
-        cluster_loss = losses.bce(scores, wanted, torch.ones_like(wanted, dtype=torch.bool)).mul(step.weights).mean()
-        with torch.no_grad():  # right clusters come first, so that their labels are never missed
-            best = torch.topk(scores + wanted.gt(0) * 1e6, min(self.beam, scores.shape[1]), dim=1).indices
-            shortlist = self.members[best].flatten(1)
+        text, beam = network.text(hidden, "clusters"), min(self.beam, len(vectors))
+        if text.device.type == "cpu":
+            best = torch.empty(len(text), beam, dtype=torch.int64)
+            cluster_loss = all_labels_bce(text, vectors, bias, right, step.weights, best=best)
+        else:
+            scores = scores_of_all(text, vectors, bias)  # (b, n_clusters)
+            wanted = torch.zeros_like(scores)
+            wanted[row_of_each(right), right.ids] = right.weights
+            cluster_loss = losses.bce(scores, wanted, torch.ones_like(wanted, dtype=torch.bool)).mul(step.weights).mean()
+            with torch.no_grad():
+                best = torch.topk(scores + wanted.gt(0) * 1e6, beam, dim=1).indices
+        shortlist = self.members[best].flatten(1)  # right clusters come first, so that their labels are never missed
         candidates = with_targets(shortlist, step.targets["labels"], self.n_labels)
         if step.epoch < self.detached_epochs:
             hidden = hidden.detach()
         text = network.text(hidden, "labels")
         vectors, bias = network.label_vectors("labels", candidates.labels)
-        found = scores_of(text, vectors, bias, candidates.places)
-        label_loss = losses.bce(found, candidates.targets, candidates.counted).mul(step.weights).mean()
+        label_loss = bce_of_candidates(text, vectors, bias, candidates, step.weights)
         # each is a mean over what it scored in InceptionXML; the sums are of like size here, as both have a few right answers a row
         return cluster_loss + label_loss
 
@@ -239,3 +242,11 @@ class GraphPenalised(Objective):
 def scores_of_all(text: Tensor, vectors: Tensor, bias: Tensor | None) -> Tensor:
     """(b, m)."""
     return functional.linear(text, vectors, bias).float()
+
+
+def bce_of_candidates(text: Tensor, vectors: Tensor, bias: Tensor | None, candidates: Candidates, weights: Tensor) -> Tensor:
+    """Binary cross-entropy of each row's own candidates, averaged over rows by whichever way is the quicker."""
+    if pairs_are_quicker(candidates, text.device):
+        return shortlist_bce(text, vectors, bias, candidates, weights)
+    scores = scores_of(text, vectors, bias, candidates.places)
+    return losses.bce(scores, candidates.targets, candidates.counted).mul(weights).mean()
