@@ -218,6 +218,17 @@ def test_shortlist_bce_against_autograd(with_bias: bool, dim: int) -> None:
         assert theirs.abs().max() > 0 and torch.allclose(mine, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_none_reach_the_loss(bad: float) -> None:
+    """Also from a label that is right nowhere: training stops where the loss is no number, and must not go on with such vectors."""
+    text, vectors = torch.rand(N_ROWS, 64), torch.rand(40, 64)
+    wrong = next(label for label in range(40) if label not in TARGETS.ids)
+    vectors[wrong] = bad
+    found = with_targets(torch.full((N_ROWS, 1), wrong), TARGETS, 40)
+    assert not shortlist_bce(text, vectors[found.labels], None, found, WEIGHTS).isfinite()
+    assert not all_labels_bce(text, vectors, None, TARGETS, WEIGHTS).isfinite()
+
+
 def test_shortlist_bce_of_many_candidates_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than one product of factors holds, with scores beyond reason among them."""
     monkeypatch.setattr(candidates, "matrix_type", lambda device: torch.bfloat16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from longtail.kernels.machine import narrowed, widened
+from longtail.kernels.machine import QUICK, narrowed, widened
 
 FACTORS = 512  # of at most 2 each, whose product a float64 holds
 LOG2_E = np.float32(1.4426950408889634)
@@ -20,7 +20,7 @@ C5 = np.float32(0.0012755400966852903)
 C6 = np.float32(0.00010932892473647371)
 
 
-@njit(parallel=True, fastmath=True, cache=True)
+@njit(parallel=True, fastmath=QUICK, cache=True)
 def all_wrong(scores, bias, weights):
     """(b,): the cross-entropy of each row were all its labels wrong, sum of softplus(score + bias); scores become sigmoid x weight.
 

@@ -1,4 +1,4 @@
-"""Four instructions of the machine that Numba does not offer by itself."""
+"""Four instructions of the machine that Numba does not offer by itself, and how freely it may reorder sums."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+# fastmath but for its word that NaN never comes: one must reach the loss, where training stops
+QUICK = {"reassoc", "contract", "arcp", "nsz"}
 
 
 @intrinsic

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from longtail.kernels.machine import lowest_bit, prefetch, widened
+from longtail.kernels.machine import QUICK, lowest_bit, prefetch, widened
 
 WIDTH = 64  # rows of vectors are filled up with zeros to a multiple of it: loops over what is left would take as long as the rest
 AHEAD = 4  # candidates whose vectors are on their way while one is multiplied
@@ -76,7 +76,7 @@ def merged(shortlist, right, relevance, offsets, n_labels, add_missed, threads):
     return labels, places, targets, counts
 
 
-@njit(nogil=True, fastmath=True, cache=True)
+@njit(nogil=True, fastmath=QUICK, cache=True)
 def _errors_of_row(text, vectors, numbers, bias, places, targets, weight, gradient, errors):
     blocks, step = len(text) // WIDTH, LINE_BYTES // vectors.itemsize
     loss, product, one, zero = 0.0, 1.0, np.float32(1), np.float32(0)
@@ -103,7 +103,7 @@ def _errors_of_row(text, vectors, numbers, bias, places, targets, weight, gradie
     return weight * (loss + math.log(product))
 
 
-@njit(parallel=True, fastmath=True, cache=True)
+@njit(parallel=True, fastmath=QUICK, cache=True)
 def shortlist_errors(text, vectors, bias, places, targets, counts, weights):
     """Of each row: its loss, (b,); the gradient in its text, (b, dim); and that in each score, (b, m), sigmoid(score) - target.
 
