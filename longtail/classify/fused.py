@@ -61,9 +61,7 @@ def all_labels_bce(
     """
     pairs = (targets.ids, row_of_each(targets), targets.weights)
     numbers = numbers if best is None else len(text) * len(vectors)
-    found: Tensor = _AllLabelsBCE.apply(
-        text, vectors, bias, *pairs, row_weights, numbers if best is None else len(text) * len(vectors), best
-    )
+    found: Tensor = _AllLabelsBCE.apply(text, vectors, bias, *pairs, row_weights, numbers, best)
     return found
 
 
