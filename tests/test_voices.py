@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from longtail import XMC
+from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.predict import joined, shares
 from longtail.recipe import read_recipe
 from longtail.search import labels as search_labels
-from tests.spelled import SMALL, share_found, spelled_out
+from tests.spelled import SMALL, share_found, small_model, spelled_out
 from tests.tensors import same_numbers as same_numbers
 
 OWN = """
@@ -110,6 +112,20 @@ def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch:
     for asker in askers:
         asker.join(timeout=30)
     assert not any(asker.is_alive() for asker in askers)
+
+
+def test_scores_of_two_heads_become_chances() -> None:
+    """Twenty times a cosine plus log-odds is no log-odds: without the curve labels share the chance 1, and have no order beside others."""
+    data, model = spelled_out(), small_model("best", "validation=0.2").fit(spelled_out())
+    assert model.stored is not None and data.test.texts is not None
+    (ranker,) = model.stored.voices[0].rankers
+    assert ranker.chances and ranker.heads == ("labels", "classifiers") and ranker.slope != 1.0
+    found = model.predict(data.test.texts, k=3).scores
+    assert found.max() < 1 and (found[:, 0] > found[:, 1]).all()
+    plain = replace(ranker, slope=1.0, offset=0.0)
+    tokens = model.stored.voices[0].tokenizer(data.test.texts)
+    rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
+    assert plain.rank(rows, 3)[0].tolist() == ranker.rank(rows, 3)[0].tolist()  # the order is the same
 
 
 @pytest.mark.gpu
