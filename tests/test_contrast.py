@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -159,6 +160,17 @@ def test_losses_of_a_head_are_added_up() -> None:
     net = network()
     one, other = (picked({"classifiers": (name,)}, positives=0)(net, step()).item() for name in ("decoupled", "bce"))
     assert picked({"classifiers": ("decoupled", "bce")}, positives=0)(net, step()).item() == pytest.approx(one + other, rel=1e-5)
+
+
+def test_pairs_by_themselves_are_a_mean_over_the_pool() -> None:
+    """Classifiers that say 0 cost log 2 a pair, however many there are: three rows, two of which have an answer, count 1 + 2 + 1."""
+    net = network()
+    side = net.side("classifiers")
+    assert side.free is not None and side.bias is not None
+    for table in (side.free, side.bias):
+        torch.nn.init.zeros_(table.weight)
+    found = picked({"classifiers": ("bce",)}, positives=0)(net, step())
+    assert found.item() == pytest.approx(math.log(2) * (1 + 2 + 1) / 2, rel=1e-5)
 
 
 def test_all_classifiers_are_scored_whichever_labels_were_picked() -> None:
