@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 
@@ -15,6 +16,11 @@ from longtail.encode.batch import TokenBatch
 from longtail.encode.table import Table, weighted_sum
 
 AT_ONCE = 1 << 14  # labels whose vectors are made in one go
+# For every shape of a product on a CPU torch keeps a program, up to a thousand of them and gigabytes in all. Pools and batches come in
+# ever new shapes, so that few are met again.
+for _setting in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+    os.environ.setdefault(_setting, "32")
+
 Side = tuple[Tensor, Tensor | None]  # vectors (m, dim), biases (m,)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,3 +67,23 @@ def test_of_many_labels_a_part_is_searched(monkeypatch: pytest.MonkeyPatch) -> N
     pool = SharedPool(N_LABELS, n_hard=3, n_random=0)
     windows = {tuple(sorted(pool._hardest(network([]), step(0, 5)).tolist())) for _ in range(50)}
     assert windows == {(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 5)}
+
+
+SHAPES = """
+import longtail.network, torch
+def held(): return int(open("/proc/self/statm").read().split()[1]) * 4096
+few = torch.randn(256, 256).bfloat16()
+for n in range(300):
+    many = torch.randn(1000 + n, 256).bfloat16()
+    scores = few @ many.T
+    scores @ many, scores.T @ few
+    if n == 20: before = held()
+print(held() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="memory is read from /proc")
+def test_products_of_ever_new_shapes_are_not_kept() -> None:
+    """Each pool has its own size; torch would keep a program of over a megabyte for each product, some 400 MB here."""
+    told = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 150_000_000

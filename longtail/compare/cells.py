@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gc
 import hashlib
@@ -11,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -280,13 +281,13 @@ class _Peak:
 
     def __init__(self) -> None:
         gc.collect()
+        with suppress(AttributeError, OSError):  # of the GNU library, which keeps freed memory in pieces, and more with every cell
+            ctypes.CDLL(None).malloc_trim(0)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        try:
+        with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # Linux counts the peak anew
-        except OSError:
-            pass
 
     def megabytes(self, device: torch.device) -> float:
         if device.type == "cuda":
