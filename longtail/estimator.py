@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.adapt import adaptive
@@ -23,13 +24,16 @@ from longtail.calibration import fitted
 from longtail.data.matrices import pairs_to_csr
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
-from longtail.evaluation import evaluate
+from longtail.evaluation import evaluate, propensity_constants
 from longtail.explain import Explanation, TrainingRows, explain
 from longtail.graph.normalise import NORMALISERS
+from longtail.metrics import inverse_propensity
+from longtail.mixture import fitted_weights
 from longtail.names import load as load_name
 from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.predict import Ranker, Voice, answers, joined, predict, ranker_of
+from longtail.predict import Voice, evidence, hear, named_by, predict
 from longtail.predictions import most_filtered
+from longtail.ranker import Ranker, ranker_of
 from longtail.recipe import Recipe, read_recipe
 from longtail.settings import build
 from longtail.sides import Head, heads_of
@@ -44,7 +48,7 @@ BETAS = tuple(round(0.1 * step, 1) for step in range(11))
 CALIBRATED = 10  # labels of a validation row that chances are fitted to
 MEASURED = ("P@1", "PSP@1")
 MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
-WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # of a voice, the first counting 1
+WEIGHED = 50  # labels of a validation row that each network names, and all are weighed by
 WEIGHED_BY = ("P@1", "P@5", "PSP@1", "PSP@5")
 
 
@@ -356,37 +360,39 @@ class XMC:
         tokens = material.tokenizer(held_out.test.texts)
         rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device)
         ids, scores = (part.cpu().numpy() for part in ranker.scored(rows, min(CALIBRATED, held_out.n_labels)))
-        pairs = np.repeat(np.arange(len(ids)), ids.shape[1]), ids.ravel()
-        right = np.asarray(held_out.test.labels[pairs]).ravel() > 0
-        if held_out.test.filter is not None:  # neither right nor wrong
-            counted = np.asarray(pairs_to_csr(held_out.test.filter, held_out.test.labels.shape)[pairs]).ravel() == 0
-            scores, right = scores.ravel()[counted], right[counted]
-        slope, offset = fitted(scores.ravel().astype(np.float64), right)
+        right, counted = _judged_pairs(held_out, ids)
+        slope, offset = fitted(scores[counted].astype(np.float64), right[counted])
         return replace(ranker, slope=slope, offset=offset)
 
     def _weighted(self, voices: list[Voice], held_out: Dataset) -> list[Voice]:
-        """With weights that are best on validation rows; each voice in turn, the others as they are, until nothing changes."""
+        """With the weights of all heads of all voices that fit validation rows best, and the curve from their sum to chances."""
         assert held_out.test.texts is not None
-        k = _enough(held_out)
-        found = answers(voices, held_out.test.texts, k, self.device)
-        known: dict[tuple[float, ...], float] = {}
-
-        def reached(weights: tuple[float, ...]) -> float:
-            if weights not in known:
-                ids, scores = joined(found, weights, k)
-                predictions = Predictions(ids.int().cpu().numpy(), torch.where(ids >= 0, scores, -torch.inf).float().cpu().numpy())
-                metrics = evaluate(predictions, held_out, resamples=0, ks=(1, 5)).metrics
-                known[weights] = sum(metrics[name] for name in WEIGHED_BY)
-            return known[weights]
-
-        weights = (1.0,) * len(voices)
-        while True:
-            before = weights
-            for place in range(1, len(voices)):
-                tried = [(*weights[:place], weight, *weights[place + 1 :]) for weight in WEIGHTS]
-                weights = max([weights, *tried], key=reached)
-            if weights == before:
-                return [replace(voice, weight=weight) for voice, weight in zip(voices, weights, strict=True)]
+        texts, k = held_out.test.texts, min(WEIGHED, held_out.n_labels)
+        heard = [hear(voice, texts, k, self.device) for voice in voices]
+        ids = named_by(heard)
+        scores, heads = [], []
+        for voice, own in zip(voices, heard, strict=True):
+            for beta in (None,) if len(voice.rankers[0].heads) == 1 else (0.0, 1.0):
+                if beta is not None:  # one head alone, whose share is then 2
+                    alone = replace(voice, rankers=[replace(ranker, beta=beta) for ranker in voice.rankers])
+                    own = hear(alone, texts, 1, self.device)
+                scores.append(evidence(own, ids).double().numpy() / (1 if beta is None else 2))
+            heads.append(len(voice.rankers[0].heads))
+        right, counted = _judged_pairs(held_out, ids.numpy())
+        a, b = propensity_constants(held_out.name)
+        counts = np.bincount(held_out.train.labels.indices, minlength=held_out.n_labels)
+        worth = np.sqrt(inverse_propensity(counts, len(held_out.train), a, b))[ids.clamp(min=0).numpy()]
+        weights = fitted_weights(np.stack(scores, axis=2), right, counted, worth)
+        total = np.einsum("nmh,h->nm", np.stack(scores, axis=2), weights)
+        slope, offset = fitted(total[counted], right[counted])
+        made = []
+        for voice, own_weights in zip(voices, np.split(slope * weights, np.cumsum(heads)[:-1]), strict=True):
+            rankers = voice.rankers
+            if len(own_weights) == 2 and own_weights.any():
+                rankers = [replace(ranker, beta=float(own_weights[1] / own_weights.sum())) for ranker in rankers]
+            made.append(replace(voice, rankers=rankers, weight=float(own_weights.mean())))
+        made[0] = replace(made[0], offset=offset)
+        return made
 
     # ---- what stays of it
 
@@ -425,6 +431,16 @@ class XMC:
 def _ranker(course: Course, recipe: Recipe) -> Ranker:
     heads = tuple(head for head in recipe.predict.heads if head in course.network.sides)  # a stage may not have come to the second
     return ranker_of(course, recipe.predict.by, heads or ("labels",), recipe.predict.unit)
+
+
+def _judged_pairs(held_out: Dataset, ids: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the labels (n, m) named for validation rows are right, and which are either right or wrong: filtered ones are neither."""
+    pairs = np.repeat(np.arange(len(ids)), ids.shape[1]), np.maximum(ids, 0).ravel()
+    counted = ids >= 0
+    right = (np.asarray(held_out.test.labels[pairs]).reshape(ids.shape) > 0) & counted
+    if held_out.test.filter is not None:
+        counted &= np.asarray(pairs_to_csr(held_out.test.filter, held_out.test.labels.shape)[pairs]).reshape(ids.shape) == 0
+    return right & counted, counted
 
 
 def _enough(held_out: Dataset) -> int:

@@ -20,7 +20,8 @@ from longtail.encode.bag import BagEncoder
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import SettingError
 from longtail.graph.inspect import find_label
-from longtail.predict import Ranker, Voice, predict
+from longtail.predict import Voice, predict
+from longtail.ranker import Ranker
 from longtail.sides import Head, rows_of
 from longtail.store import Stored
 from longtail.values import Dataset, Predictions, Split, Texts
@@ -135,12 +136,11 @@ def explain(
     by_token: dict[str, float] = defaultdict(float)
     evidence = bias = 0.0
     at = 0
-    total = sum(voice.weight for voice in stored.voices)
     n_trained = len(stored.label_counts) - stored.about.get("labels added", 0)
     for voice in stored.voices:
         tokens = rows_of(voice.tokenizer, Texts.of([text]), device)
         for ranker in voice.rankers:
-            weight = voice.weight / total / len(voice.rankers)
+            weight = voice.weight / len(voice.rankers)
             own_bias = 0.0 if ranker.bias is None else float(ranker.bias[chosen]) * ranker.share_of_bias
             bias += weight * own_bias
             evidence += weight * (float(ranker.encode(tokens)[0] @ ranker.vectors[chosen].float()) + own_bias)

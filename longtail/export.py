@@ -21,7 +21,7 @@ from longtail.data.files import new_folder
 from longtail.encode.bag import BagEncoder
 from longtail.encode.transformer import TransformerEncoder
 from longtail.errors import MissingExtra, SettingError, UnknownName
-from longtail.predict import Ranker
+from longtail.ranker import Ranker
 from longtail.sides import rows_of
 from longtail.store import Stored
 from longtail.tokens.borrowed import BorrowedCutter

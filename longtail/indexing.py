@@ -13,7 +13,8 @@ from rich.table import Table
 
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.predict import Ranker, Voice
+from longtail.predict import Voice
+from longtail.ranker import Ranker
 from longtail.search.folder import describe_indexes, replaced_folder
 from longtail.search.kinds import KINDS, kind_of
 from longtail.search.labels import Floats, Labels

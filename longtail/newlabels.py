@@ -29,7 +29,7 @@ from torch.nn import functional
 from longtail.data.files import shorten
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError
-from longtail.predict import Ranker
+from longtail.ranker import Ranker
 from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours
 from longtail.sides import Head, encoded_texts, heads_of, rows_of, text_sums
 from longtail.store import Stored

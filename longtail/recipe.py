@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -77,8 +78,8 @@ class Recipe:
         validation: share of the training rows that is held out, to pick what stages leave open (the weight of a fusion, the best epoch).
         patience: epochs without a better validation after which a stage of labels ends; 0 trains all epochs.
         vectors: pretrained token vectors to start from: a word2vec or GloVe file, or "wordllama".
-        beside: other recipes that are trained too, each on its own. Scores are added up, with weights that are chosen on validation
-            rows, where there are some.
+        beside: other recipes that are trained too, each on its own, with settings behind their names, such as "dpr epochs=10". Scores are
+            added up, with weights that are learnt on validation rows.
     """
 
     name: str
@@ -139,7 +140,17 @@ def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
         raise SettingError(f"{path}: not a TOML file ({error}).") from error
     _check_shape(tables, path.name)
     made = make_recipe(with_settings(tables, settings), path.stem, path.name)
-    return replace(made, beside=tuple(read_recipe(name) for name in made.tables.get("beside", ())))
+    return replace(made, beside=tuple(read_recipe(*_with_words(typed)) for typed in made.tables.get("beside", ())))
+
+
+def _with_words(typed: str) -> tuple[str, list[str]]:
+    """What stands in `beside`: a recipe and settings of its own.
+
+    >>> _with_words("my own.toml epochs=3 encoder.dim=64")
+    ('my own.toml', ['epochs=3', 'encoder.dim=64'])
+    """
+    source, *settings = re.split(r" +(?=[\w.]+=)", typed.strip())
+    return source, settings
 
 
 def make_recipe(tables: Mapping[str, Any], name: str, where: str) -> Recipe:
@@ -273,6 +284,8 @@ def _check(recipe: Recipe, where: str) -> None:
         wrong = f"patience came as {recipe.patience}; wanted 0 or more"
     elif recipe.patience and not recipe.validation:
         wrong = "patience ends a stage by its validation rows, and there are none; wanted validation = 0.1 or so with it"
+    elif recipe.tables.get("beside") and not recipe.validation:
+        wrong = "recipes beside this one are weighed by validation rows, and there are none; wanted validation = 0.05 or so with it"
     elif getattr(recipe.tokens, "ngrams", 1) > 1 and not hasattr(recipe.encoder, "word_dropout"):
         wrong = "the encoder reads words in their order, where bigrams have no place; wanted ngrams = 1"
     if wrong:

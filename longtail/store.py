@@ -33,7 +33,8 @@ from longtail.encode.transformer import TransformerEncoder
 from longtail.errors import DataError, LongtailError
 from longtail.graph.store import load_graph, save_graph
 from longtail.network import Network
-from longtail.predict import Ranker, Voice
+from longtail.predict import Voice
+from longtail.ranker import Ranker
 from longtail.recipe import Recipe, make_recipe
 from longtail.search.folder import open_indexes
 from longtail.shortlist.search import ClusterIndex, Neighbours
@@ -130,7 +131,7 @@ def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | No
             "longtail": longtail.__version__,
             "recipe": _told(stored.recipe),
             "beside": [_told(recipe) for recipe in stored.recipe.beside],
-            "voices": [{"rankers": len(voice.rankers), "weight": voice.weight} for voice in stored.voices],
+            "voices": [{"rankers": len(voice.rankers), "weight": voice.weight, "offset": voice.offset} for voice in stored.voices],
             "rankers": described,
             "about": stored.about,
         }
@@ -216,7 +217,7 @@ def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stor
         for own, tokenizer, voice in zip((recipe, *recipe.beside), tokenizers, voices, strict=True):
             places = range(first, first + voice["rankers"])
             rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, has_index) for place in places]
-            made.append(Voice(tokenizer, rankers, voice["weight"]))
+            made.append(Voice(tokenizer, rankers, voice["weight"], voice["offset"]))
             first = places.stop
         all_vectors = [ranker.vectors for voice in made for ranker in voice.rankers]
         n_labels = {len(counts), *map(len, all_vectors), *([] if texts is None else [len(texts)])}

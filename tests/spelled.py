@@ -36,9 +36,10 @@ SMALL: dict[str, tuple[str, ...]] = {
     "renee": (*TINY, "stages.0.epochs=4", "stages.1.epochs=8", "encoder_rate=0.003", "stages.1.learning_rate=0.03", "refresh=2"),
     "dexml": (*TINY, "epochs=4"),
     "depsl": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2"),
-    "best": (*TINY, "epochs=6", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03", "beside=[]"),
     "unidec": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03"),
 }
+BESIDE = [" ".join((name, *SMALL[name])) for name in ("dpr", "siamesexml", "default-all")]
+SMALL["best"] = (*TINY, "epochs=8", "encoder_rate=0.003", "learning_rate=0.03", f"beside={BESIDE}")
 
 
 def label_names(n_labels: int) -> list[str]:

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import longtail
-from longtail import predict as prediction
+from longtail import ranker as ranking
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, MissingExtra, SettingError, UnknownName
 from longtail.indexing import fastest, index_model, index_table, near_labels, shortened
 from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes, select
-from longtail.predict import Ranker
+from longtail.ranker import Ranker
 from longtail.search import exact, products
 from longtail.search.exact import Exact
 from longtail.search.folder import ABOUT, describe_indexes, open_indexes, replaced_folder
@@ -401,7 +401,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.fixture
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where scores without an index are looked at: rounded to bfloat16 they may come in another order."""
-    monkeypatch.setattr(prediction, "matrix_type", lambda device: torch.float32)
+    monkeypatch.setattr(ranking, "matrix_type", lambda device: torch.float32)
 
 
 TEXTS = ["morv nalk bush ment", "", "unknownword", "nalk ment"]

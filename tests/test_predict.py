@@ -19,12 +19,13 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from longtail import XMC, Texts, names
-from longtail import predict as prediction
+from longtail import ranker as ranking
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.kernels.voices import best_sums
-from longtail.predict import Ranker, Voice, predict
+from longtail.predict import Voice, predict
+from longtail.ranker import Ranker
 from longtail.shortlist import search
 from longtail.shortlist.search import ClusterIndex, Neighbours
 from longtail.tokens.words import Words
@@ -40,7 +41,7 @@ TOKENIZER = Words().fit([" ".join(WORDS)])  # ids 1, 2, 3
 @pytest.fixture(autouse=True)
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding to bfloat16, where the machine can, would make numbers that nobody works out by hand."""
-    for module in (prediction, candidates, search):
+    for module in (ranking, candidates, search):
         monkeypatch.setattr(module, "matrix_type", lambda device: torch.float32)
 
 
@@ -89,8 +90,8 @@ def test_all_labels_by_hand() -> None:
 @pytest.mark.parametrize("texts_at_once", [2, 1024])
 def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is held at a time."""
-    monkeypatch.setattr(prediction, "SCORES_AT_ONCE", scores_at_once)
-    monkeypatch.setattr(prediction, "TEXTS_AT_ONCE", texts_at_once)
+    monkeypatch.setattr(ranking, "SCORES_AT_ONCE", scores_at_once)
+    monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", texts_at_once)
     random = np.random.default_rng(0)
     texts, vectors, bias = (random.normal(size=size).astype(np.float32) for size in ((5, 8), (33, 8), (33,)))
     found = ranker(Known(texts.tolist()), vectors.tolist(), "all", bias.tolist())
@@ -179,13 +180,13 @@ def test_game_leaves_labels_outside_the_shortlist_out() -> None:
 
 def test_game_finds_as_many_labels_as_are_asked_for() -> None:
     """More than the best few, whose scores are passed on."""
-    n_labels = 4 * prediction.GAME_SPEAKERS
+    n_labels = 4 * ranking.GAME_SPEAKERS
     index = ClusterIndex(torch.ones(2, 2), None, torch.arange(n_labels).view(2, -1), None, beam=2)
     alone = Neighbours.of(csr_matrix(np.eye(n_labels, dtype=np.float32)), 10, CPU, share=0.5)
     vectors = np.random.default_rng(0).normal(size=(n_labels, 2)).tolist()
     without, passed = (ranker(Known([[1.0, 0.0]]), vectors, "clusters", clusters=index, graph=graph) for graph in (None, alone))
-    ids, scores = passed.rank(rows(0), k=3 * prediction.GAME_SPEAKERS)
-    assert ids.tolist() == without.rank(rows(0), k=3 * prediction.GAME_SPEAKERS)[0].tolist() and (scores > 0).all()
+    ids, scores = passed.rank(rows(0), k=3 * ranking.GAME_SPEAKERS)
+    assert ids.tolist() == without.rank(rows(0), k=3 * ranking.GAME_SPEAKERS)[0].tolist() and (scores > 0).all()
 
 
 def test_scores_after_game_are_at_most_one() -> None:
@@ -281,7 +282,7 @@ def test_empty_places_and_no_texts() -> None:
 def test_many_texts_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts.of([WORDS[place % 2] for place in range(50)])
     whole = predict([Voice(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
-    monkeypatch.setattr(prediction, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
+    monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
     parts = predict([Voice(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
     assert parts.ids.tolist() == whole.ids.tolist() and parts.scores.tolist() == whole.scores.tolist()
 

@@ -12,7 +12,8 @@ import torch
 from longtail import XMC
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
-from longtail.predict import joined, shares
+from longtail.predict import mean_of, named_by
+from longtail.ranker import Heard
 from longtail.recipe import read_recipe
 from longtail.search import labels as search_labels
 from tests.spelled import SMALL, share_found, small_model, spelled_out
@@ -33,22 +34,26 @@ learning_rate = 0.02
 """
 
 
-def test_scores_are_added_up_by_weight_and_what_a_voice_does_not_name_is_nothing_to_it() -> None:
+def test_the_mean_of_scores_of_which_what_nobody_names_is_nothing() -> None:
     one = torch.tensor([[3, 1]]), torch.tensor([[0.8, 0.4]])
     other = torch.tensor([[1, 2]]), torch.tensor([[0.9, 0.6]])
-    ids, scores = joined([one, other], [1.0, 3.0], 3)
-    assert ids.tolist() == [[1, 2, 3]]
-    assert scores[0].tolist() == pytest.approx([(0.4 + 3 * 0.9) / 4, 3 * 0.6 / 4, 0.8 / 4])
-    ids, scores = joined([one, other], [1.0, 0.0], 3)
-    assert ids.tolist() == [[3, 1, -1]]  # who counts nothing names nobody
-    assert joined([one], [5.0], 1)[0].tolist() == [[3]]
+    ids, scores = mean_of([one, other], 3)
+    assert ids.tolist() == [[1, 3, 2]]
+    assert scores[0].tolist() == pytest.approx([(0.4 + 0.9) / 2, 0.8 / 2, 0.6 / 2])
+    assert mean_of([one], 1)[0].tolist() == [[3]]
 
 
-def test_cosines_become_parts_of_one() -> None:
-    ids, scores = torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.875, 0.0]])  # cosines 0.8 and 0.75, one temperature apart
-    found = shares(ids, scores)
-    assert found[0].tolist() == pytest.approx([1 / (1 + 1 / 2.718281828), 1 / (1 + 2.718281828), 0.0])
-    assert shares(torch.full((1, 2), -1), torch.zeros(1, 2)).tolist() == [[0.0, 0.0]]
+def test_every_label_that_was_found_is_named_once() -> None:
+    found = [torch.tensor([[3, 1], [2, -1]]), torch.tensor([[1, 2], [2, -1]])]
+    heard = [[Heard(None, ids, torch.zeros(2, 2), None)] for ids in found]  # type: ignore[arg-type]
+    assert named_by(heard).tolist() == [[3, 2, 1], [2, -1, -1]]
+
+
+def test_what_clusters_did_not_find_has_as_little_evidence_as_the_last_they_did() -> None:
+    heard = Heard(None, torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.2, 0.0]]), None)  # type: ignore[arg-type]
+    least = torch.logit(torch.tensor(1e-6)).item()
+    logits = [torch.logit(torch.tensor(chance)).item() for chance in (0.2, 0.9)]
+    assert heard.evidence(torch.tensor([[2, 7, 4]]))[0].tolist() == pytest.approx([logits[0], least, logits[1]], rel=1e-4)
 
 
 def recipe_file(folder: Path, beside: str) -> Path:
@@ -62,7 +67,7 @@ def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) 
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu").fit(data)
     assert model.stored is not None and data.test.texts is not None
     voices = model.stored.voices
-    assert len(voices) == 2 and voices[0].weight == 1.0 and voices[1].weight >= 0
+    assert len(voices) == 2 and voices[0].weight > 0 and voices[1].weight >= 0
     assert [voice.rankers[0].network.dim for voice in voices] == [32, 16]
     found = model.predict(data.test.texts, k=2)
     assert share_found(found, data) > 0.9
@@ -87,7 +92,37 @@ def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(model, "_weighted", spoilt)
     model.fit(data)
-    assert model.stored is not None and model.stored.voices[1].weight <= 0.2
+    assert model.stored is not None
+    one, other = model.stored.voices
+    assert one.weight > 0 and other.weight < 0.2 * one.weight
+
+
+@pytest.mark.parametrize("kind", ["siamesexml", "astec", "eclare", "default"])
+def test_any_recipe_may_stand_beside_another(kind: str) -> None:
+    """Of two heads, fused with centroids, by clusters, of all labels: what they find counts, and the sum is right about what they are."""
+    data = spelled_out()
+    own = " ".join((kind, *SMALL[kind]))
+    model = small_model("dpr", "validation=0.2", f"beside={[own]}").fit(data)
+    assert model.stored is not None and data.test.texts is not None
+    assert max(voice.weight for voice in model.stored.voices) > 0
+    assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
+
+
+def test_the_sum_is_the_weighted_evidence_of_all_heads(tmp_path: Path) -> None:
+    """Against products written out: two heads of one voice, one of the other."""
+    data = spelled_out()
+    model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('dpr', *SMALL['dpr']))]}").fit(data)
+    assert model.stored is not None and data.test.texts is not None
+    odds = torch.zeros(len(data.test), data.n_labels)
+    for voice in model.stored.voices:
+        tokens = voice.tokenizer(data.test.texts)
+        for ranker in voice.rankers:
+            text = ranker.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu")))
+            odds += voice.weight * (text.float() @ ranker.vectors.float().T)
+        odds += voice.offset
+    found = model.predict(data.test.texts, k=3)
+    assert found.ids.tolist() == torch.topk(odds, 3, dim=1).indices.tolist()
+    assert found.scores.tolist() == pytest.approx(torch.sigmoid(torch.topk(odds, 3, dim=1).values).numpy(), abs=1e-4)
 
 
 def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
@@ -96,7 +131,17 @@ def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="beside came as 'default'; wanted a list of recipes"):
         (tmp_path / "own.toml").write_text(OWN.replace('["{beside}"]', '"default"'))
         read_recipe(tmp_path / "own.toml")
-    assert read_recipe("best").beside[0].name == "default-all" and read_recipe("best", SMALL["best"]).beside == ()
+    assert [one.name for one in read_recipe("best").beside] == ["dpr", "siamesexml", "default-all"]
+    with pytest.raises(SettingError, match="weighed by validation rows, and there are none; wanted validation = 0.05"):
+        read_recipe("best", ["validation=0"])
+
+
+def test_what_stands_beside_has_settings_of_its_own(tmp_path: Path) -> None:
+    made = read_recipe(recipe_file(tmp_path, "default epochs=3 encoder.dim=16"))
+    assert made.beside[0].name == "default" and made.beside[0].stages[0].epochs == 3 and made.beside[0].encoder.dim == 16
+    assert made.stages[0].epochs == 6
+    with pytest.raises(UnknownName, match="No setting called 'epoch'"):
+        read_recipe(recipe_file(tmp_path, "default epoch=3"))
 
 
 def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +161,7 @@ def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch:
 
 def test_scores_of_two_heads_become_chances() -> None:
     """Twenty times a cosine plus log-odds is no log-odds: without the curve labels share the chance 1, and have no order beside others."""
-    data, model = spelled_out(), small_model("best", "validation=0.2").fit(spelled_out())
+    data, model = spelled_out(), small_model("unidec", "predict.unit=false", "validation=0.2").fit(spelled_out())
     assert model.stored is not None and data.test.texts is not None
     (ranker,) = model.stored.voices[0].rankers
     assert ranker.chances and ranker.heads == ("labels", "classifiers") and ranker.slope != 1.0
