@@ -31,7 +31,7 @@ from longtail.metrics import inverse_propensity
 from longtail.mixture import fitted_weights
 from longtail.names import load as load_name
 from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.predict import Voice, evidence, hear, named_by, predict
+from longtail.predict import NAMED, Voice, evidence, hear, named_by, predict
 from longtail.predictions import most_filtered
 from longtail.ranker import Ranker, ranker_of
 from longtail.recipe import Recipe, read_recipe
@@ -48,7 +48,6 @@ BETAS = tuple(round(0.1 * step, 1) for step in range(11))
 CALIBRATED = 10  # labels of a validation row that chances are fitted to
 MEASURED = ("P@1", "PSP@1")
 MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
-WEIGHED = 50  # labels of a validation row that each network names, and all are weighed by
 WEIGHED_BY = ("P@1", "P@5", "PSP@1", "PSP@5")
 
 
@@ -367,7 +366,7 @@ class XMC:
     def _weighted(self, voices: list[Voice], held_out: Dataset) -> list[Voice]:
         """With the weights of all heads of all voices that fit validation rows best, and the curve from their sum to chances."""
         assert held_out.test.texts is not None
-        texts, k = held_out.test.texts, min(WEIGHED, held_out.n_labels)
+        texts, k = held_out.test.texts, min(NAMED, held_out.n_labels)
         heard = [hear(voice, texts, k, self.device) for voice in voices]
         ids = named_by(heard)
         scores, heads = [], []

@@ -22,6 +22,8 @@ from longtail.shortlist.search import NOTHING
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.values import Predictions, Texts
 
+NAMED = 50  # labels of a text that each ranker of several voices names, at least
+
 
 @dataclass(frozen=True)
 class Voice:
@@ -59,7 +61,7 @@ Found = TypeVar("Found")
 
 
 def _by_one(voice: Voice, texts: Texts, k: int, device: torch.device) -> Answer:
-    wanted = k if len(voice.rankers) == 1 else _more_than(k)
+    wanted = k if len(voice.rankers) == 1 else 4 * k + 20  # what one ranker has low another may have high
     return mean_of(_each(voice.rankers, _tokens(voice, texts, device), lambda ranker, tokens: ranker.rank(tokens, wanted)), k)
 
 
@@ -81,7 +83,7 @@ def mean_of(found: Sequence[Answer], k: int) -> Answer:
 def _by_all(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Answer:
     """What any voice names is put to all of them, so that none is silent about what another has found."""
     counted = [voice for voice in voices if voice.weight > 0] or voices[:1]
-    heard = [hear(voice, texts, _more_than(k), device) for voice in counted]
+    heard = [hear(voice, texts, max(NAMED, 2 * k), device) for voice in counted]
     ids = named_by(heard)
     odds = torch.full(ids.shape, sum(voice.offset for voice in voices))
     for voice, own in zip(counted, heard, strict=True):
@@ -119,11 +121,6 @@ def evidence(heard: Sequence[Heard], ids: Tensor) -> Tensor:
 def _tokens(voice: Voice, texts: Texts, device: torch.device) -> RaggedRows:
     rows = voice.tokenizer(texts)
     return RaggedRows(rows.ids, rows.weights, rows.offsets, device)
-
-
-def _more_than(k: int) -> int:
-    """Labels of one ranker: what it has low another may have high."""
-    return 4 * k + 20
 
 
 def _each(rankers: Sequence[Ranker], tokens: RaggedRows, ask: Callable[[Ranker, RaggedRows], Found]) -> list[Found]:

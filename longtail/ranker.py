@@ -98,7 +98,8 @@ class Ranker:
             return Heard(self, *self.rank(tokens, k), None)
         text = self.encode(tokens)
         found = [self._searched_for(part, k) for part in text.split(TEXTS_AT_ONCE)]
-        return Heard(self, torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found]), text)
+        ids, scores = torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
+        return Heard(self, torch.where(scores > -torch.inf, ids, NOTHING), scores, text)  # removed labels have -inf
 
     @torch.no_grad()
     def encode(self, tokens: RaggedRows) -> Tensor:

@@ -237,7 +237,7 @@ def test_attention_by_hand() -> None:
     first = np.array([sigmoid(1) + 2 * sigmoid(2.5), sigmoid(0)])
     # label 1: ReLU (0, 3) and (0, 0) become sigmoid(0, 1.5) and sigmoid(0, 0)
     second = np.array([sigmoid(0) + 2 * sigmoid(0), sigmoid(1.5)])
-    wanted = [np.exp(one) / np.exp(one).sum() for one in (first, second)]
+    wanted = [np.exp(one) / np.exp(one).sum() for one in (first / 2, second / 2)]  # 2 is the root of the 4 numbers that A reads
     assert same(attention.weights(PARTS), np.array(wanted).tolist())
     mixed = [wanted[row][0] * PARTS[0][row].numpy() + wanted[row][1] * PARTS[1][row].numpy() for row in range(2)]
     assert same(attention(PARTS), np.array(mixed).tolist())
@@ -251,6 +251,16 @@ def test_attention_rows_sum_to_one_and_differ() -> None:
     assert not torch.allclose(weights[0], weights[1], atol=1e-3)  # labels have weights of their own
     alike = [parts[0]] * 3
     assert torch.allclose(attention(alike), parts[0], atol=1e-6)  # a mean of the same is the same
+
+
+def test_a_step_does_not_leave_one_part_alone() -> None:
+    """Adam moves all 900 numbers of a row of A alike, and all that they are multiplied with is positive."""
+    torch.manual_seed(0)
+    attention, parts = Attention(3, 300, 0.0), [torch.randn(20, 300) for _ in range(3)]
+    adam = torch.optim.Adam(attention.parameters(), lr=0.01)
+    (-attention.weights(parts)[:, 2].log().mean()).backward()
+    adam.step()
+    assert 1 / 3 < attention.weights(parts)[:, 2].mean() < 0.45
 
 
 # ---- bad settings and missing data

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -123,6 +124,18 @@ def test_the_sum_is_the_weighted_evidence_of_all_heads(tmp_path: Path) -> None:
     found = model.predict(data.test.texts, k=3)
     assert found.ids.tolist() == torch.topk(odds, 3, dim=1).indices.tolist()
     assert found.scores.tolist() == pytest.approx(torch.sigmoid(torch.topk(odds, 3, dim=1).values).numpy(), abs=1e-4)
+
+
+def test_what_was_removed_is_named_by_no_voice_and_what_was_added_by_all() -> None:
+    data = spelled_out()
+    model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('default-all', *SMALL['default-all']))]}").fit(data)
+    assert data.test.texts is not None and data.label_texts is not None
+    model.remove_labels([3, 5])
+    (added,) = model.add_labels([data.label_texts[3][:4] + " " + data.label_texts[7]])
+    found = model.predict(data.test.texts, k=data.n_labels + 1)
+    assert not np.isin(found.ids, [3, 5]).any()
+    assert (np.sort(found.ids, axis=1)[:, 2:] == [label for label in range(data.n_labels + 1) if label not in (3, 5)]).all()
+    assert added == data.n_labels
 
 
 def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:

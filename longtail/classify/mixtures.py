@@ -50,7 +50,11 @@ class Gated(nn.Module):
 
 
 class Attention(nn.Module):
-    """Weights per label from the parts themselves (ECLARE, section 3.3): softmax of A [t(z1); t(z2); ...], t(z) = sigmoid(T ReLU(z))."""
+    """Weights per label from the parts themselves (ECLARE, section 3.3): softmax of A [t(z1); t(z2); ...], t(z) = sigmoid(T ReLU(z)).
+
+    A is divided by the root of how many numbers it reads. These are all positive and many, and Adam moves each weight as far as any
+    other: at full size one step would move what the softmax sees by several units, and after a few steps one part would stand alone.
+    """
 
     def __init__(self, n_parts: int, dim: int, dropout: float) -> None:
         super().__init__()
@@ -62,7 +66,7 @@ class Attention(nn.Module):
         """(m, n_parts), rows sum to 1."""
         stacked = torch.stack(list(parts), dim=1)  # (m, n_parts, dim)
         seen = torch.sigmoid(self.transform(self.dropout(functional.relu(stacked))))
-        return torch.softmax(self.attention(seen.flatten(1)).float(), dim=1)
+        return torch.softmax(self.attention(seen.flatten(1)).float() / self.attention.in_features**0.5, dim=1)
 
     def forward(self, parts: Sequence[Tensor]) -> Tensor:
         weights = self.weights(parts)
