@@ -13,25 +13,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.adapt import adaptive
 from longtail.augment.choose import no_augmentation, validation_split
 from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
 from longtail.augment.rows import Augmentation, Augmented
-from longtail.calibration import fitted
-from longtail.data.matrices import pairs_to_csr
-from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
-from longtail.evaluation import evaluate, propensity_constants
 from longtail.explain import Explanation, TrainingRows, explain
 from longtail.graph.normalise import NORMALISERS
-from longtail.metrics import inverse_propensity
-from longtail.mixture import fitted_weights
 from longtail.names import load as load_name
 from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.predict import NAMED, Voice, evidence, hear, named_by, predict
+from longtail.predict import Voice, predict
 from longtail.predictions import most_filtered
 from longtail.ranker import Ranker, ranker_of
 from longtail.recipe import Recipe, read_recipe
@@ -43,12 +36,10 @@ from longtail.train.checkpoint import Saved, drop_checkpoint, load_checkpoint
 from longtail.train.course import Course, Material
 from longtail.train.watch import Watch, device_for
 from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
+from longtail.weighing import judged, weighed, weighed_heads
 
-BETAS = tuple(round(0.1 * step, 1) for step in range(11))
-CALIBRATED = 10  # labels of a validation row that chances are fitted to
 MEASURED = ("P@1", "PSP@1")
 MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
-WEIGHED_BY = ("P@1", "P@5", "PSP@1", "PSP@5")
 
 
 class XMC:
@@ -141,7 +132,7 @@ class XMC:
                 history += [{"member": n_before + member, **entry} for entry in watch.history]
                 ranker = _ranker(course, recipe)
                 if held_out is not None and (ranker.way == "fused" or len(ranker.heads) > 1):
-                    ranker = self._fusion(ranker, held_out, material)
+                    ranker = weighed_heads(ranker, material.tokenizer, held_out, self.device)
                 rankers.append(ranker)
             voices.append(Voice(material.tokenizer, rankers))
             if material.tokenizer.n_cut:
@@ -149,7 +140,7 @@ class XMC:
                 sys.stderr.write(f"{recipe.name}: {material.tokenizer.n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
             n_before += recipe.ensemble
         if held_out is not None and len(voices) > 1:
-            voices = self._weighted(voices, held_out)
+            voices = weighed(voices, held_out, self.device)
         self.stored = self._finished(data, material, voices, history, time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
@@ -336,62 +327,9 @@ class XMC:
     def _validation(self, course: Course, held_out: Dataset, recipe: Recipe) -> Any:
         def validate() -> dict[str, float]:
             voice = Voice(course.material.tokenizer, [_ranker(course, recipe)])
-            return {name: value for name, value in self._judged([voice], held_out, (1,)).items() if name in MEASURED}
+            return {name: value for name, value in judged([voice], held_out, self.device, (1,)).items() if name in MEASURED}
 
         return validate
-
-    def _judged(self, voices: list[Voice], held_out: Dataset, ks: tuple[int, ...]) -> dict[str, float]:
-        """Metrics on validation rows."""
-        assert held_out.test.texts is not None
-        found = predict(voices, held_out.test.texts, _enough(held_out), self.device)
-        return evaluate(found, held_out, resamples=0, ks=ks).metrics
-
-    def _fusion(self, ranker: Ranker, held_out: Dataset, material: Material) -> Ranker:
-        """The share of the classifier that is best on validation rows, and the curve from scores to chances that fits them."""
-        reached = {}
-        for beta in BETAS:
-            metrics = self._judged([Voice(material.tokenizer, [replace(ranker, beta=beta)])], held_out, (1, 5))
-            reached[beta] = sum(metrics[name] for name in (WEIGHED_BY if len(ranker.heads) > 1 else ("P@1", "P@5")))
-        ranker = replace(ranker, beta=max(reached, key=lambda beta: reached[beta]))
-        if not ranker.chances or len(ranker.heads) == 1 or ranker.way != "all":
-            return ranker
-        assert held_out.test.texts is not None
-        tokens = material.tokenizer(held_out.test.texts)
-        rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device)
-        ids, scores = (part.cpu().numpy() for part in ranker.scored(rows, min(CALIBRATED, held_out.n_labels)))
-        right, counted = _judged_pairs(held_out, ids)
-        slope, offset = fitted(scores[counted].astype(np.float64), right[counted])
-        return replace(ranker, slope=slope, offset=offset)
-
-    def _weighted(self, voices: list[Voice], held_out: Dataset) -> list[Voice]:
-        """With the weights of all heads of all voices that fit validation rows best, and the curve from their sum to chances."""
-        assert held_out.test.texts is not None
-        texts, k = held_out.test.texts, min(NAMED, held_out.n_labels)
-        heard = [hear(voice, texts, k, self.device) for voice in voices]
-        ids = named_by(heard)
-        scores, heads = [], []
-        for voice, own in zip(voices, heard, strict=True):
-            for beta in (None,) if len(voice.rankers[0].heads) == 1 else (0.0, 1.0):
-                if beta is not None:  # one head alone, whose share is then 2
-                    alone = replace(voice, rankers=[replace(ranker, beta=beta) for ranker in voice.rankers])
-                    own = hear(alone, texts, 1, self.device)
-                scores.append(evidence(own, ids).double().numpy() / (1 if beta is None else 2))
-            heads.append(len(voice.rankers[0].heads))
-        right, counted = _judged_pairs(held_out, ids.numpy())
-        a, b = propensity_constants(held_out.name)
-        counts = np.bincount(held_out.train.labels.indices, minlength=held_out.n_labels)
-        worth = np.sqrt(inverse_propensity(counts, len(held_out.train), a, b))[ids.clamp(min=0).numpy()]
-        weights = fitted_weights(np.stack(scores, axis=2), right, counted, worth)
-        total = np.einsum("nmh,h->nm", np.stack(scores, axis=2), weights)
-        slope, offset = fitted(total[counted], right[counted])
-        made = []
-        for voice, own_weights in zip(voices, np.split(slope * weights, np.cumsum(heads)[:-1]), strict=True):
-            rankers = voice.rankers
-            if len(own_weights) == 2 and own_weights.any():
-                rankers = [replace(ranker, beta=float(own_weights[1] / own_weights.sum())) for ranker in rankers]
-            made.append(replace(voice, rankers=rankers, weight=float(own_weights.mean())))
-        made[0] = replace(made[0], offset=offset)
-        return made
 
     # ---- what stays of it
 
@@ -430,22 +368,6 @@ class XMC:
 def _ranker(course: Course, recipe: Recipe) -> Ranker:
     heads = tuple(head for head in recipe.predict.heads if head in course.network.sides)  # a stage may not have come to the second
     return ranker_of(course, recipe.predict.by, heads or ("labels",), recipe.predict.unit)
-
-
-def _judged_pairs(held_out: Dataset, ids: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of the labels (n, m) named for validation rows are right, and which are either right or wrong: filtered ones are neither."""
-    pairs = np.repeat(np.arange(len(ids)), ids.shape[1]), np.maximum(ids, 0).ravel()
-    counted = ids >= 0
-    right = (np.asarray(held_out.test.labels[pairs]).reshape(ids.shape) > 0) & counted
-    if held_out.test.filter is not None:
-        counted &= np.asarray(pairs_to_csr(held_out.test.filter, held_out.test.labels.shape)[pairs]).reshape(ids.shape) == 0
-    return right & counted, counted
-
-
-def _enough(held_out: Dataset) -> int:
-    """Places of predictions that the filter leaves ten of."""
-    extra = 0 if held_out.test.filter is None else most_filtered(held_out.test.filter, len(held_out.test))
-    return min(held_out.n_labels, 10 + extra)
 
 
 def named_augmentation(typed: str) -> Augmentation | None:

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from longtail import XMC, Dataset, LongtailError, Split, Texts, estimator, names
+from longtail import XMC, Dataset, LongtailError, Split, Texts, names, weighing
 from longtail.augment.choose import validation_split
 from longtail.augment.gandalf import Gandalf
 from longtail.encode.batch import TokenBatch
@@ -249,7 +249,7 @@ def test_patience_ends_a_stage_with_the_weights_of_its_best_epoch(data: Dataset,
 
 
 def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = estimator.evaluate
+    real = weighing.evaluate
     asked: list[Any] = []
 
     def evaluate(found: Any, truth: Dataset, **how: Any) -> Any:
@@ -259,7 +259,7 @@ def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Datas
             result = replace(result, metrics={"P@1": float(len(asked) == 4), "P@5": 0.0})
         return result
 
-    monkeypatch.setattr(estimator, "evaluate", evaluate)
+    monkeypatch.setattr(weighing, "evaluate", evaluate)
     model = small_model("astec", *FEW_STEPS).fit(data)
     assert model.stored is not None and model.stored.rankers[0].beta == 0.3
     assert len(asked) == 11 and all(len(test) == round(0.05 * len(data.train)) for test in asked)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from longtail import XMC
+from longtail import XMC, estimator
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.predict import mean_of, named_by
 from longtail.ranker import Heard
 from longtail.recipe import read_recipe
 from longtail.search import labels as search_labels
+from longtail.weighing import weighed
 from tests.spelled import SMALL, share_found, small_model, spelled_out
 from tests.tensors import same_numbers as same_numbers
 
@@ -85,14 +86,13 @@ def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) 
 def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its vectors are drawn at random behind its back: on validation rows it can only do harm."""
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu")
-    data, weigh = spelled_out(), model._weighted
 
-    def spoilt(voices: list, held_out: object) -> list:  # type: ignore[type-arg]
+    def spoilt(voices: list, held_out: object, device: object) -> list:  # type: ignore[type-arg]
         torch.nn.init.normal_(voices[1].rankers[0].vectors)
-        return weigh(voices, held_out)  # type: ignore[arg-type]
+        return weighed(voices, held_out, device)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(model, "_weighted", spoilt)
-    model.fit(data)
+    monkeypatch.setattr(estimator, "weighed", spoilt)
+    model.fit(spelled_out())
     assert model.stored is not None
     one, other = model.stored.voices
     assert one.weight > 0 and other.weight < 0.2 * one.weight
