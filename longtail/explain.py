@@ -139,6 +139,7 @@ def explain(
     n_trained = len(stored.label_counts) - stored.about.get("labels added", 0)
     for voice in stored.voices:
         tokens = rows_of(voice.tokenizer, Texts.of([text]), device)
+        bias, evidence = bias + voice.offset, evidence + voice.offset
         for ranker in voice.rankers:
             weight = voice.weight / len(voice.rankers)
             own_bias = 0.0 if ranker.bias is None else float(ranker.bias[chosen]) * ranker.share_of_bias

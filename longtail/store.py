@@ -42,7 +42,7 @@ from longtail.tokens.load import load_tokenizer
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.values import LabelGraph, Texts
 
-FORMAT = 2
+FORMAT = 3
 INDEX, ROWS = "index", "rows.npz"
 MODEL, WEIGHTS, PARTS, LABELS, GRAPH, TOKENIZER, HISTORY, CARD = (
     "model.json",
@@ -310,8 +310,8 @@ def _unpacked(
         tuple(told["heads"]),
         tuple(told["scales"]),
         told["chances"],
-        told.get("slope", 1.0),  # folders of earlier versions have none
-        told.get("offset", 0.0),
+        told["slope"],
+        told["offset"],
     )
 
 

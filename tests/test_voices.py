@@ -109,7 +109,7 @@ def test_any_recipe_may_stand_beside_another(kind: str) -> None:
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
 
 
-def test_the_sum_is_the_weighted_evidence_of_all_heads(tmp_path: Path) -> None:
+def test_the_sum_is_the_weighted_evidence_of_all_heads() -> None:
     """Against products written out: two heads of one voice, one of the other."""
     data = spelled_out()
     model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('dpr', *SMALL['dpr']))]}").fit(data)

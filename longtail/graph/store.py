@@ -42,6 +42,7 @@ def load_graph(path: str | Path) -> LabelGraph:
                 raise DataError(f"{path} holds no {missing[0]!r}; wanted a graph that longtail wrote.")
             ends, ids, weights, counts = (file[name] for name in NAMES[:4])
             kind, settings = str(file["kind"]), json.loads(str(file["settings"]))
+    # the last is what zipfile raises for a way of compressing that it does not know
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else f"cannot be read as a graph ({error})"
         raise DataError(f"{path}: {reason}.") from error

@@ -1,4 +1,4 @@
-"""What several voices say, added up."""
+"""What several networks say, added up."""
 
 from __future__ import annotations
 
