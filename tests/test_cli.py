@@ -218,7 +218,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         while told is None:  # as a person would: Python drops an interrupt that falls into a callback of the compiler
             running.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                _, told = running.communicate(timeout=10)
+                _, told = running.communicate(timeout=3)
     assert running.returncode == 130
     assert "interrupted; nothing half-written was left behind" in told
     assert not any(tmp_path.iterdir())
