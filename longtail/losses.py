@@ -92,6 +92,29 @@ def triplet(
     return (shares * (behind * weights[:, None, :]).sum(dim=2)).sum(dim=1)
 
 
+def semi_hard(
+    scores: Tensor,
+    targets: Tensor,
+    counted: Tensor | None = None,
+    *,
+    margin: float = 0.3,
+    negatives: int = 10,
+    temperature: float | None = 0.1,
+) -> Tensor:
+    """`triplet` over the hardest of those negatives that stand behind the row's first positive.
+
+    Where nearly all right labels stand behind wrong ones, as they do when texts and labels share few words, the cheapest way to make the
+    hardest negatives less hard is to give every text the same vector. Negatives that lead already are what drives it; without them the
+    encoder sorts first what it can tell apart (Schroff et al. 2015, FaceNet).
+    """
+    right = scores.detach().masked_fill(_filled(targets, counted, 0.0) <= 0, _lowest(scores))
+    first = right.topk(min(1, right.shape[1]), dim=1).values  # (b, 1)
+    fair = (targets > 0) | (scores.detach() < first)
+    return triplet(
+        scores, targets, fair if counted is None else fair & counted, margin=margin, negatives=negatives, temperature=temperature
+    )
+
+
 def probabilistic_contrastive(scores: Tensor, targets: Tensor, counted: Tensor | None = None, *, c: float = 0.9, d: float = 1.5) -> Tensor:
     """A label is right with chance c e^(d (cos - 1)): mean_p (d (1 - s_p) - log c) - log(1 - c e^(d (s_n - 1))), n the hardest negative.
 

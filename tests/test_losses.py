@@ -19,6 +19,7 @@ from longtail.losses import (
     info_nce,
     pick_one,
     probabilistic_contrastive,
+    semi_hard,
     soft_top_k,
     sup_con,
     triplet,
@@ -68,6 +69,12 @@ def test_a_margin_to_the_hardest_negatives() -> None:
     assert one(triplet, [-3.0, -5.0, -4.0], [0, 1, 0], negatives=2, temperature=None) == pytest.approx((2.3 + 1.3) / 2)
     both = one(triplet, [0.4, 0.5, 0.2], [0, 1, 0.25])
     assert both == pytest.approx(0.8 * 0.2 + 0.2 * 0.5)
+
+
+def test_negatives_that_lead_the_first_positive_are_left_out() -> None:
+    assert one(semi_hard, [0.9, 0.5, 0.4, -0.9], [0, 1, 0, 0], negatives=1) == pytest.approx(0.2)  # triplet takes 0.9 and pays 0.7
+    assert one(semi_hard, [0.9, 0.5, 0.6], [0, 1, 0]) == 0
+    assert one(semi_hard, [0.4, 0.5, 0.2], [0, 1, 0.25]) == one(triplet, [0.4, 0.5, 0.2], [0, 1, 0.25])
 
 
 def test_chances_that_fall_with_the_cosine() -> None:
@@ -142,6 +149,12 @@ def loop_triplet(scores: list[float], targets: list[float], temperature: float |
     return loss
 
 
+def loop_semi_hard(scores: list[float], targets: list[float]) -> float:
+    first = max((scores[p] for p, _ in positives_of(targets)), default=-math.inf)
+    kept = [place for place, target in enumerate(targets) if target > 0 or scores[place] < first]
+    return loop_triplet([scores[place] for place in kept], [targets[place] for place in kept])
+
+
 def loop_probabilistic(scores: list[float], targets: list[float]) -> float:
     right = [share * (1.5 * (1 - scores[p]) - math.log(0.9)) for p, share in positives_of(targets)]
     wrong = [-math.log(1 - 0.9 * math.exp(1.5 * (score - 1))) for score, target in zip(scores, targets, strict=True) if target == 0]
@@ -185,6 +198,7 @@ LOOPS: dict[str, tuple[Callable[..., Tensor], Callable[[list[float], list[float]
         lambda *row: loop_triplet(*row, temperature=None, negatives=2),
         1,
     ),
+    "semi-hard": (semi_hard, loop_semi_hard, 1),
     "probabilistic": (probabilistic_contrastive, loop_probabilistic, 1),
 }
 Batch = tuple[Tensor, Tensor, Tensor | None]
@@ -298,7 +312,7 @@ def test_a_row_without_a_positive_costs_nothing_and_moves_nothing(name: str) -> 
     targets[1, 2] = targets[3, 2] = 1  # where it is not counted, and where it is
     counted = torch.ones(4, 8, dtype=torch.bool)
     counted[1, 2] = counted[2] = False
-    scores = torch.randn(4, 8).masked_fill(~counted, math.nan).requires_grad_()
+    scores = torch.linspace(0.2, 0.0, 8).repeat(4, 1).masked_fill(~counted, math.nan).requires_grad_()
     loss = load("losses", name)(scores, targets, counted)
     assert loss[:3].tolist() == [0, 0, 0] and loss[3] > 0
     loss.sum().backward()

@@ -123,18 +123,17 @@ class SharedPool(Objective):
         vectors, bias = self._known
         text = network.encode(step.tokens, self.task, network.side(self.task).settings.unit).to(vectors.dtype)
         network.train()
-        first, last = 0, self.n_labels
-        if self.n_labels > HARD_AMONG:  # a part of the labels, another one in every step, so that a step costs the same for any number
-            first = int(torch.randint(self.n_labels - HARD_AMONG + 1, ()))
-            last = first + HARD_AMONG
-        vectors, bias = vectors[first:last], None if bias is None else bias[first:last]
+        # Where labels are many, a part of them, another one in every step, so that a step costs the same for any number. It goes round, past
+        # the last label to the first, so that every label is as likely in it as any other.
+        first = int(torch.randint(self.n_labels, ())) if self.n_labels > HARD_AMONG else 0
+        spans = [slice(first, first + HARD_AMONG), slice(0, max(0, first + HARD_AMONG - self.n_labels) if first else 0)]
         chunk = max(1, self.chunk_numbers // len(text))
-        highest = torch.cat([(part @ text.T).amax(dim=1).float() for part in vectors.split(chunk)])  # (n_labels,)
+        highest = torch.cat([(part @ text.T).amax(dim=1).float() for span in spans for part in vectors[span].split(chunk)])
         if bias is not None:
-            highest += bias
-        right = step.targets["labels"].ids - first
-        highest[right[(right >= 0) & (right < len(highest))]] = -torch.inf
-        return torch.topk(highest, min(self.n_hard, len(highest))).indices + first
+            highest += torch.cat([bias[span] for span in spans])
+        right = (step.targets["labels"].ids - first) % self.n_labels
+        highest[right[right < len(highest)]] = -torch.inf
+        return (torch.topk(highest, min(self.n_hard, len(highest))).indices + first) % self.n_labels
 
     def state(self) -> dict[str, Tensor]:
         if self._known is None:
