@@ -59,7 +59,10 @@ LOSSES = {
     "decoupled": ("longtail.losses:decoupled_softmax", "every right label against the wrong ones alone: DEXML, DePSL, UniDEC"),
     "soft-top-k": ("longtail.losses:soft_top_k", "every right label among the k best: DEXML"),
     "triplet": ("longtail.losses:triplet", "cosines of right labels lead those of the hardest wrong ones by a margin: NGAME"),
-    "semi-hard": ("longtail.losses:semi_hard", "the same against wrong labels that are behind already: where triplet gives all texts one vector"),
+    "semi-hard": (
+        "longtail.losses:semi_hard",
+        "the same against wrong labels that are behind already: where triplet gives all texts one vector",
+    ),
     "probabilistic": (
         "longtail.losses:probabilistic_contrastive",
         "chances that fall with the cosine, hardest wrong one only: SiameseXML",

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from longtail.encode.batch import RaggedRows
-from longtail.kernels.voices import best_sums
+from longtail.kernels.voices import best_of, best_sums, each_once
 from longtail.progress import progress
-from longtail.ranker import FEW_TEXTS, TEXTS_AT_ONCE, Heard, Ranker, filled
+from longtail.ranker import FEW_TEXTS, TEXTS_AT_ONCE, Heard, Ranker
 from longtail.search.labels import CORES
-from longtail.shortlist.search import NOTHING
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.values import Predictions, Texts
 
@@ -36,8 +35,8 @@ class Voice:
 
 
 def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Predictions:
-    """The k best labels of each text: of several rankers by the mean of their chances, as the papers' ensembles do; of several voices by
-    the weighted sum of their evidence."""
+    """The k best labels of each text: of several rankers by the mean of their evidence, or of their chances where they search clusters or
+    centroids, as the papers' ensembles do; of several voices by the weighted sum of their evidence."""
     ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
     block = 8 * TEXTS_AT_ONCE
     # one block is done before a bar is drawn, and a server asks for nothing else
@@ -61,15 +60,22 @@ Found = TypeVar("Found")
 
 
 def _by_one(voice: Voice, texts: Texts, k: int, device: torch.device) -> Answer:
-    wanted = k if len(voice.rankers) == 1 else 4 * k + 20  # what one ranker has low another may have high
-    return mean_of(_each(voice.rankers, _tokens(voice, texts, device), lambda ranker, tokens: ranker.rank(tokens, wanted)), k)
+    rankers, tokens = voice.rankers, _tokens(voice, texts, device)
+    if len(rankers) == 1:
+        return rankers[0].rank(tokens, k)
+    wanted = 4 * k + 20  # what one ranker has low another may have high
+    if any(ranker.way != "all" for ranker in rankers):
+        return mean_of(_each(rankers, tokens, lambda ranker, tokens: ranker.rank(tokens, wanted)), k)
+    heard = _each(rankers, tokens, lambda ranker, tokens: ranker.hear(tokens, wanted))
+    ids = named_by([heard])
+    levels = torch.zeros(ids.shape)
+    for one in heard:
+        levels += one.ranker.level(one.evidence(ids)).cpu() / len(heard)
+    return _best(ids, levels, k, rankers[0].told)
 
 
 def mean_of(found: Sequence[Answer], k: int) -> Answer:
     """The k best by the mean of their scores; what a ranker does not name has score 0 with it."""
-    if len(found) == 1:
-        ids, scores = found[0]  # empty places are told in it already
-        return (ids[:, :k], scores[:, :k]) if ids.shape[1] >= k else filled(ids, scores, k)
     # a few labels of each text: quicker on the host than anywhere else
     ids = torch.cat([ids.cpu() for ids, _ in found], dim=1)
     scores = torch.cat([scores.cpu() / len(found) for _, scores in found], dim=1)
@@ -88,9 +94,13 @@ def _by_all(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device)
     odds = torch.full(ids.shape, sum(voice.offset for voice in voices))
     for voice, own in zip(counted, heard, strict=True):
         odds += voice.weight * evidence(own, ids)
-    odds.masked_fill_(ids < 0, -torch.inf)
-    top = torch.topk(odds, min(k, odds.shape[1]), dim=1)
-    return filled(torch.gather(ids, 1, top.indices), torch.sigmoid(top.values), k)
+    return _best(ids, odds, k, torch.sigmoid)
+
+
+def _best(ids: Tensor, levels: Tensor, k: int, told: Callable[[Tensor], Tensor]) -> Answer:
+    """The k best, and their levels as they are told."""
+    found, best = best_of(ids.numpy(), levels.numpy(), k)
+    return torch.from_numpy(found), told(torch.from_numpy(best))
 
 
 def hear(voice: Voice, texts: Texts, k: int, device: torch.device) -> list[Heard]:
@@ -100,11 +110,8 @@ def hear(voice: Voice, texts: Texts, k: int, device: torch.device) -> list[Heard
 
 def named_by(heard: Sequence[Sequence[Heard]]) -> Tensor:
     """(n, m): all labels that were found for a text, each once, -1 in empty places; on the host."""
-    ids = torch.sort(torch.cat([one.ids.cpu() for own in heard for one in own], dim=1), dim=1, descending=True).values
-    ids[:, 1:].masked_fill_(ids[:, 1:] == ids[:, :-1], NOTHING)
-    ids = torch.sort(ids, dim=1, descending=True).values
-    most = int((ids >= 0).sum(dim=1).max()) if len(ids) else 0
-    return ids[:, : max(1, most)].contiguous()
+    found, most = each_once(torch.cat([one.ids.cpu() for own in heard for one in own], dim=1).numpy())
+    return torch.from_numpy(found[:, : max(1, most)].copy())
 
 
 def evidence(heard: Sequence[Heard], ids: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from longtail.classify.candidates import scores_of
 from longtail.classify.fused import matrix_type
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
 from longtail.errors import SettingError, UnknownName
+from longtail.kernels.voices import scores_at
 from longtail.network import Network
 from longtail.search.exact import Exact
 from longtail.search.labels import Index, Labels
@@ -140,9 +141,15 @@ class Ranker:
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The best of all labels."""
         ids, scores = self._searched_for(text, k)
-        if self.chances:
-            return filled(ids, torch.sigmoid(self.slope * scores + self.offset), k)
-        return filled(ids, ((1 + scores / len(self.heads)) / 2).clamp(min=0.0), k)  # a cosine of -1 is 0, of 1 is 1
+        return filled(ids, self.told(self.level(scores)), k)
+
+    def level(self, scores: Tensor) -> Tensor:
+        """Scores of all heads as log-odds, or as the cosines they are."""
+        return self.slope * scores + self.offset if self.chances else scores
+
+    def told(self, levels: Tensor) -> Tensor:
+        """Levels as numbers from 0 to 1."""
+        return torch.sigmoid(levels) if self.chances else ((1 + levels / len(self.heads)) / 2).clamp(min=0.0)  # a cosine of -1 is 0
 
     def _searched_for(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The best of all labels by their scores: on a CPU by exact search, or by an index where there is one."""
@@ -176,7 +183,7 @@ class Ranker:
     @cached_property
     def _exact(self) -> Exact:
         """Of all labels, on a CPU."""
-        return Exact(self._not_removed())
+        return Exact(self.labels)
 
     @cached_property
     def _added(self) -> Exact | None:
@@ -184,10 +191,10 @@ class Ranker:
         known = 0 if self.index is None else len(self.index.labels)
         if known == len(self.vectors):
             return None
-        labels = self._not_removed()
-        return Exact(Labels(labels.vectors[known:], labels.bias[known:]))
+        return Exact(Labels(self.labels.vectors[known:], self.labels.bias[known:]))
 
-    def _not_removed(self) -> Labels:
+    @cached_property
+    def labels(self) -> Labels:
         """As `searched`, with a bias that no removed label is found with."""
         labels = self.searched()
         if self.removed is None:
@@ -278,6 +285,9 @@ class Heard:
         return self._looked_up(ids) if self.text is None else self._computed(ids, self.text)
 
     def _computed(self, ids: Tensor, text: Tensor) -> Tensor:
+        if not text.is_cuda:
+            labels, given = self.ranker.labels, (ids, self.ids, self.scores, text)
+            return torch.from_numpy(scores_at(*(part.numpy() for part in given), labels.vectors, labels.bias))
         vectors, bias = self.ranker.vectors, self.ranker.bias
         at_once = max(1, NUMBERS_AT_ONCE // max(1, ids.shape[1] * vectors.shape[1]))
         found = []

@@ -23,7 +23,7 @@ from longtail import ranker as ranking
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, SettingError, UnknownName
-from longtail.kernels.voices import best_sums
+from longtail.kernels.voices import best_of, best_sums, each_once, scores_at
 from longtail.predict import Voice, predict
 from longtail.ranker import Ranker
 from longtail.shortlist import search
@@ -238,13 +238,12 @@ def test_only_the_nearest_are_fused() -> None:
 # ---- texts in, predictions out
 
 
-def test_an_ensemble_adds_scores_up() -> None:
+def test_an_ensemble_takes_the_mean_of_log_odds() -> None:
     one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
     other = ranker(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], "all", bias=[0, 0, 4])
     found = predict([Voice(TOKENIZER, [one, other])], Texts.of(["zero", "two"]), 3, CPU)
-    first = sigmoid(np.array([1, 2, -1])) + sigmoid(np.array([0, 0, 4]))
-    second = sigmoid(np.array([0, 0, 0])) + sigmoid(np.array([3, 0, 5]))
-    for row, expected in enumerate((first / 2, second / 2)):
+    first, second = np.array([1 + 0, 2 + 0, -1 + 4]), np.array([0 + 3, 0 + 0, 0 + 5])
+    for row, expected in enumerate((sigmoid(first / 2), sigmoid(second / 2))):
         assert found.ids[row].tolist() == np.argsort(-expected).tolist()
         assert np.allclose(found.scores[row], np.sort(expected)[::-1])
 
@@ -262,6 +261,39 @@ def test_what_voices_say_is_added_up_as_by_a_dictionary(data: st.DataObject) -> 
         wanted = sorted(((label, value) for label, value in sums.items() if value > 0), key=lambda pair: (-pair[1], pair[0]))[:k]
         wanted += [(-1, 0)] * (k - len(wanted))
         assert list(zip(ids[row].tolist(), scores[row].tolist(), strict=True)) == wanted
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_what_is_known_and_what_is_computed_as_by_loops(data: st.DataObject) -> None:
+    named = st.lists(st.integers(-1, 9), min_size=5, max_size=5)
+    asked = data.draw(st.lists(named, min_size=1, max_size=4))
+    ids = np.array(asked, np.int64)
+    once, most = each_once(ids)
+    assert [[label for label in row if label >= 0] for row in once.tolist()] == [sorted(set(row) - {-1}, reverse=True) for row in asked]
+    assert most == max(len(set(row) - {-1}) for row in asked)
+    dice = np.random.default_rng(0)
+    texts, vectors = dice.random((len(ids), 4), np.float32), dice.random((10, 4), np.float32)
+    for bias in (np.zeros(0, np.float32), dice.random(10, np.float32)):
+        whole = texts @ vectors.T + (bias if len(bias) else 0)
+        known_ids = np.tile(np.array([[7, 2, -1]]), (len(ids), 1))
+        known = np.tile(np.array([[70.0, 20.0, -np.inf]], np.float32), (len(ids), 1))  # told apart from what would be computed
+        scores = scores_at(once, known_ids, known, texts, vectors, bias)
+        for row, labels in enumerate(once.tolist()):
+            wanted = [0.0 if label < 0 else {7: 70.0, 2: 20.0}.get(label, whole[row, max(0, label)]) for label in labels]
+            assert scores[row].tolist() == pytest.approx(wanted, rel=1e-5)
+            kept = sorted((-np.float32(score), label) for score, label in zip(scores[row], labels, strict=True) if label >= 0)[:3]
+            best, levels = best_of(once[row : row + 1], scores[row : row + 1], 3)
+            assert best[0].tolist() == [label for _, label in kept] + [-1] * (3 - len(kept))
+            assert levels[0].tolist() == [-score for score, _ in kept] + [-np.inf] * (3 - len(kept))
+
+
+def test_what_one_of_an_ensemble_names_is_put_to_the_others() -> None:
+    many = 40  # of which each names 24
+    one = ranker(Known([[1.0]]), [[float(label)] for label in range(many)], "all")
+    other = ranker(Known([[1.0]]), [[-1.5 * label] for label in range(many)], "all")
+    found = predict([Voice(TOKENIZER, [one, other])], Texts.of(["zero"]), 1, CPU)
+    assert found.ids[0].tolist() == [0] and found.scores[0, 0] == pytest.approx(0.5)  # the first has it last: (0 - 0) / 2
 
 
 def test_an_ensemble_of_beams_counts_what_one_did_not_find_as_nothing() -> None:

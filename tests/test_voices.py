@@ -42,7 +42,6 @@ def test_the_mean_of_scores_of_which_what_nobody_names_is_nothing() -> None:
     ids, scores = mean_of([one, other], 3)
     assert ids.tolist() == [[1, 3, 2]]
     assert scores[0].tolist() == pytest.approx([(0.4 + 0.9) / 2, 0.8 / 2, 0.6 / 2])
-    assert mean_of([one], 1)[0].tolist() == [[3]]
 
 
 def test_every_label_that_was_found_is_named_once() -> None:

@@ -123,8 +123,8 @@ class SharedPool(Objective):
         vectors, bias = self._known
         text = network.encode(step.tokens, self.task, network.side(self.task).settings.unit).to(vectors.dtype)
         network.train()
-        # Where labels are many, a part of them, another one in every step, so that a step costs the same for any number. It goes round, past
-        # the last label to the first, so that every label is as likely in it as any other.
+        # Where labels are many, a part of them, another one in every step, so that a step costs the same for any number. It goes round,
+        # past the last label to the first, so that every label is as likely in it as any other.
         first = int(torch.randint(self.n_labels, ())) if self.n_labels > HARD_AMONG else 0
         spans = [slice(first, first + HARD_AMONG), slice(0, max(0, first + HARD_AMONG - self.n_labels) if first else 0)]
         chunk = max(1, self.chunk_numbers // len(text))
