@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from longtail.errors import SettingError
 from longtail.network import Network
 from longtail.shortlist.search import near_and_wrong
 from longtail.train.contrast import Picked
+from longtail.train.course import Course
 from longtail.train.loop import Rows, order_of
 from longtail.train.objectives import EveryLabel, Step
 from longtail.train.optimizer import Adam
@@ -251,3 +253,20 @@ def test_stages_name_losses_and_rates_that_cannot_be() -> None:
     ):
         with pytest.raises(SettingError, match=said):
             replace(Stage(), **settings)
+
+
+# ---- texts that became all the same
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0])
+def test_an_encoder_that_tells_no_texts_apart_is_told(spread: float) -> None:
+    vectors = torch.tensor([1.0, 2.0, 3.0]) + spread * torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    network = SimpleNamespace(
+        sides={"labels": None},
+        side=lambda task: SimpleNamespace(sequences=True),
+        label_vectors=lambda task, labels: (vectors[labels], None),
+    )
+    course = SimpleNamespace(network=network, material=SimpleNamespace(n_labels=5), device=torch.device("cpu"), stage=0)
+    said: list[str] = []
+    Course._tell_if_alike(course, SimpleNamespace(told=said.append))  # type: ignore[arg-type]
+    assert len(said) == (spread < 1) and all("nothing was learnt. Try loss=semi-hard" in line for line in said)

@@ -38,6 +38,7 @@ from longtail.values import Floats, LabelGraph, Split, Texts
 
 ROWS_AT_ONCE = 2048
 HEADS_FASTER = 2  # times the rate of a pretrained encoder, for its heads, which begin at random (UniDEC)
+LOOKED_AT, ALIKE = 256, 0.99  # label texts that are looked at after a stage, and the mean cosine above which they are all the same
 GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
 
 
@@ -135,8 +136,22 @@ class Course:
                 self.network, self.objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, watcher, start
             )
             saved, start = None, Position()
+            self.network.eval()
+            self._tell_if_alike(watcher)
             self.stage += 1
         self.network.eval()
+
+    @torch.no_grad()
+    def _tell_if_alike(self, watcher: Watcher) -> None:
+        """An encoder that gives all texts the same vector has learnt nothing, and nothing that is built on it can."""
+        if "labels" not in self.network.sides or self.network.side("labels").sequences is None:
+            return
+        some = torch.linspace(0, self.material.n_labels - 1, LOOKED_AT, device=self.device).long().unique()
+        vectors = torch.nn.functional.normalize(self.network.label_vectors("labels", some)[0].float(), dim=1)
+        cosine = float(vectors.mean(dim=0).square().sum())
+        if len(some) > 1 and cosine > ALIKE:
+            alike = f"After stage {self.stage + 1} all label texts have nearly the same vector (mean cosine {cosine:.3f})"
+            watcher.told(f"{alike}: nothing was learnt. Try loss=semi-hard, or a smaller learning_rate.")
 
     @property
     def pace(self) -> Pace:
