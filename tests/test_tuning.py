@@ -136,7 +136,7 @@ def test_the_default_space_holds_what_matters_in_a_recipe() -> None:
     def space(recipe: str, *settings: str, augment: Sequence[str] = ("none",), rows: int = 1000) -> list[str]:
         return [str(one) for one in default_space(read_recipe(recipe, settings), settings, augment, rows)]
 
-    rates = ["learning_rate=0.002..0.032 log", "epochs=5..20 log", "encoder.dropout=0.0..0.55"]
+    rates = ["learning_rate=0.002..0.032 log", "epochs=5..20 log", "encoder.dropout=0.0..0.4"]
     assert space("default") == rates
     assert space("default", augment=["none", "gandalf", "labelmix"]) == [*rates, "gandalf.delta=0.0..0.3", "labelmix.probability=0.1..0.8"]
     assert space("default", augment=["gandalf:delta=0.2"]) == rates  # which says it
