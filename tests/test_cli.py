@@ -210,7 +210,11 @@ def test_augment_and_graph_say_what_cannot_be(xc_folder: Path, tmp_path: Path) -
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "longtail.cli", "data", "synth", "--like", "LF-AmazonTitles-1.3M", "--out", str(tmp_path / "big")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+
+    def hears_interrupts() -> None:  # a shell makes deaf to them what it starts in the background, and all that this starts
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=hears_interrupts) as running:
         while not any(tmp_path.iterdir()):  # the unfinished folder: work has begun
             assert running.poll() is None
             time.sleep(0.05)
