@@ -92,15 +92,7 @@ def triplet(
     return (shares * (behind * weights[:, None, :]).sum(dim=2)).sum(dim=1)
 
 
-def semi_hard(
-    scores: Tensor,
-    targets: Tensor,
-    counted: Tensor | None = None,
-    *,
-    margin: float = 0.3,
-    negatives: int = 10,
-    temperature: float | None = 0.1,
-) -> Tensor:
+def semi_hard(scores: Tensor, targets: Tensor, counted: Tensor | None = None) -> Tensor:
     """`triplet` over the hardest of those negatives that stand behind the row's first positive.
 
     Where nearly all right labels stand behind wrong ones, as they do when texts and labels share few words, the cheapest way to make the
@@ -110,9 +102,7 @@ def semi_hard(
     right = scores.detach().masked_fill(_filled(targets, counted, 0.0) <= 0, _lowest(scores))
     first = right.topk(min(1, right.shape[1]), dim=1).values  # (b, 1)
     fair = (targets > 0) | (scores.detach() < first)
-    return triplet(
-        scores, targets, fair if counted is None else fair & counted, margin=margin, negatives=negatives, temperature=temperature
-    )
+    return triplet(scores, targets, fair if counted is None else fair & counted)
 
 
 def probabilistic_contrastive(scores: Tensor, targets: Tensor, counted: Tensor | None = None, *, c: float = 0.9, d: float = 1.5) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from longtail.encode.batch import RaggedRows
-from longtail.kernels.voices import best_of, best_sums, each_once
+from longtail.kernels.voices import best_named, best_sums, each_once
 from longtail.progress import progress
 from longtail.ranker import FEW_TEXTS, TEXTS_AT_ONCE, Heard, Ranker
 from longtail.search.labels import CORES
@@ -99,7 +99,7 @@ def _by_all(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device)
 
 def _best(ids: Tensor, levels: Tensor, k: int, told: Callable[[Tensor], Tensor]) -> Answer:
     """The k best, and their levels as they are told."""
-    found, best = best_of(ids.numpy(), levels.numpy(), k)
+    found, best = best_named(ids.numpy(), levels.numpy(), k)
     return torch.from_numpy(found), told(torch.from_numpy(best))
 
 

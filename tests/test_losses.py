@@ -72,7 +72,7 @@ def test_a_margin_to_the_hardest_negatives() -> None:
 
 
 def test_negatives_that_lead_the_first_positive_are_left_out() -> None:
-    assert one(semi_hard, [0.9, 0.5, 0.4, -0.9], [0, 1, 0, 0], negatives=1) == pytest.approx(0.2)  # triplet takes 0.9 and pays 0.7
+    assert one(semi_hard, [0.9, 0.5, 0.4], [0, 1, 0]) == pytest.approx(0.2)  # triplet takes 0.9 and pays 0.7
     assert one(semi_hard, [0.9, 0.5, 0.6], [0, 1, 0]) == 0
     assert one(semi_hard, [0.4, 0.5, 0.2], [0, 1, 0.25]) == one(triplet, [0.4, 0.5, 0.2], [0, 1, 0.25])
 

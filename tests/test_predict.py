@@ -23,7 +23,7 @@ from longtail import ranker as ranking
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, SettingError, UnknownName
-from longtail.kernels.voices import best_of, best_sums, each_once, scores_at
+from longtail.kernels.voices import best_named, best_sums, each_once, scores_at
 from longtail.predict import Voice, predict
 from longtail.ranker import Ranker
 from longtail.shortlist import search
@@ -283,7 +283,7 @@ def test_what_is_known_and_what_is_computed_as_by_loops(data: st.DataObject) -> 
             wanted = [0.0 if label < 0 else {7: 70.0, 2: 20.0}.get(label, whole[row, max(0, label)]) for label in labels]
             assert scores[row].tolist() == pytest.approx(wanted, rel=1e-5)
             kept = sorted((-np.float32(score), label) for score, label in zip(scores[row], labels, strict=True) if label >= 0)[:3]
-            best, levels = best_of(once[row : row + 1], scores[row : row + 1], 3)
+            best, levels = best_named(once[row : row + 1], scores[row : row + 1], 3)
             assert best[0].tolist() == [label for _, label in kept] + [-1] * (3 - len(kept))
             assert levels[0].tolist() == [-score for score, _ in kept] + [-np.inf] * (3 - len(kept))
 

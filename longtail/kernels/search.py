@@ -48,7 +48,7 @@ def _offer(scores, first, found, found_scores, held):
 
 
 @njit(nogil=True, cache=True, fastmath=_REORDERED)
-def _product(vector, text):
+def product(vector, text):
     total = np.float32(0.0)
     for place in range(len(text)):
         total += vector[place] * text[place]
@@ -88,7 +88,7 @@ def _offer_near(near, first, reach, slack, bias, vectors, text, found, found_sco
                 most += some_bias[place]
             if most > worst:
                 label = first + start + place
-                score = _product(vectors[label], text)
+                score = product(vectors[label], text)
                 if len(bias):
                     score += bias[label]
                 if score > worst:
@@ -222,7 +222,7 @@ def rescored(vectors, bias, texts, candidates, k):
                     prefetch(vectors, start + line)
             label = candidates[row, place]
             if label >= 0:
-                score = _product(vectors[label], texts[row])
+                score = product(vectors[label], texts[row])
                 if len(bias):
                     score += bias[label]
                 if score == score:

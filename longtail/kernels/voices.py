@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from longtail.kernels.nearest import best_first, keep_best
+from longtail.kernels.search import product
 
 
 @njit(nogil=True, cache=True)
@@ -52,14 +53,6 @@ def each_once(ids):
     return found, most
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def _product(one, other):
-    total = np.float32(0.0)
-    for place in range(len(one)):
-        total += one[place] * other[place]
-    return total
-
-
 @njit(nogil=True, cache=True)
 def scores_at(ids, known_ids, known, texts, vectors, bias):
     """(n, m) scores of these labels, 0 in empty places: those that are known, and products with the text for the others.
@@ -84,12 +77,12 @@ def scores_at(ids, known_ids, known, texts, vectors, bias):
             if at < len(there) and there[at] == label:
                 scores[row, place] = known[row, order[at]]
             else:
-                scores[row, place] = _product(texts[row], vectors[label]) + (bias[label] if len(bias) else np.float32(0.0))
+                scores[row, place] = product(vectors[label], texts[row]) + (bias[label] if len(bias) else np.float32(0.0))
     return scores
 
 
 @njit(nogil=True, cache=True)
-def best_of(ids, scores, k):
+def best_named(ids, scores, k):
     """(n, k) ids and scores: the best of each row, of equal ones the smaller id first; -1 and -inf in places that stay empty."""
     n, m = ids.shape
     found, best = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
