@@ -32,6 +32,15 @@ def sup_con(scores: Tensor, targets: Tensor, counted: Tensor | None = None) -> T
     return -(_shares(targets, counted) * log_chance).sum(dim=1)
 
 
+def softmax(scores: Tensor, targets: Tensor, counted: Tensor | None = None) -> Tensor:
+    """Softmax cross-entropy of every positive, added up: - sum_p y_p log(e^s_p / sum_l e^s_l).
+
+    What `sup_con` is a mean of: here a row counts by how many positives it has, as it does in `bce`.
+    """
+    log_chance = functional.log_softmax(_filled(scores, counted, _lowest(scores)), dim=1)  # (b, m)
+    return -(_filled(targets, counted, 0.0) * log_chance).sum(dim=1)
+
+
 def info_nce(scores: Tensor, targets: Tensor, counted: Tensor | None = None, *, generator: torch.Generator | None = None) -> Tensor:
     """One positive against everything else: - log(e^s_p / sum_l e^s_l), p drawn from the row's positives.
 

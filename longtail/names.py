@@ -54,6 +54,7 @@ ENCODERS = {
 
 LOSSES = {
     "bce": ("longtail.losses:bce", "every label a yes or no of its own: Astec, DECAF, ECLARE, InceptionXML, Renee"),
+    "softmax": ("longtail.losses:softmax", "every right label against everything else, added up: better than bce from the second place on"),
     "info-nce": ("longtail.losses:info_nce", "one right label, drawn at random, against everything else: DPR"),
     "sup-con": ("longtail.losses:sup_con", "every right label against everything else: SupCon, UniDEC"),
     "decoupled": ("longtail.losses:decoupled_softmax", "every right label against the wrong ones alone: DEXML, DePSL, UniDEC"),

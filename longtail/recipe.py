@@ -11,9 +11,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from longtail.classify.fused import ALL_LABELS
 from longtail.classify.vectors import LabelVectors
 from longtail.errors import SettingError, UnknownName
-from longtail.names import KINDS, load, recipes
+from longtail.names import KINDS, LOSSES, load, recipes
 from longtail.settings import from_table
 from longtail.train.course import Parts
 from longtail.train.stages import ClusterSettings, Contrast, Stage
@@ -258,7 +259,7 @@ def _check(recipe: Recipe, where: str) -> None:
             wrong = f"stages.{place} learns classifiers, and there is no [classifiers] table to say what they are made of"
         elif stage.task == "unified" and stage.score not in ("picked", "all"):
             wrong = f'stages.{place} learns both sets of label vectors by score = "{stage.score}"; wanted "picked" or "all"'
-        elif stage.score in ("pool", "shortlist") and stage.loss != "bce":
+        elif stage.loss not in {"pool": ALL_LABELS, "shortlist": ("bce",)}.get(stage.score, LOSSES):
             wrong = f'stages.{place} has the loss {stage.loss}, which a {stage.score} does not take; wanted score = "picked" or "all"'
         elif stage.task not in ("clusters", "both") and stage.cluster_by != "nothing":
             wrong = f'stages.{place} makes clusters and learns labels alone; wanted task = "both", or cluster_by = "nothing"'

@@ -245,7 +245,7 @@ def test_settings_that_cannot_work_are_named(wrong: dict[str, Any], said: str) -
 
 def test_stages_name_losses_and_rates_that_cannot_be() -> None:
     for settings, said in (
-        ({"loss": "hinge"}, "loss came as 'hinge'; wanted one of bce, info-nce"),
+        ({"loss": "hinge"}, "loss came as 'hinge'; wanted one of bce, softmax, info-nce"),
         ({"classifier_loss": ("bce", "hinge")}, "classifier_loss came as 'hinge'"),
         ({"encoder_rate": 0.0}, "encoder_rate came as 0.0; wanted more than 0"),
         ({"classifier_score": "all", "classifier_loss": ("decoupled",)}, "all classifiers are scored by bce alone"),

@@ -16,7 +16,7 @@ from longtail import losses
 from longtail.classify import candidates, fused
 from longtail.classify.best import best_places
 from longtail.classify.candidates import NOTHING, padded, pairs_are_quicker, scores_of, shortlist_bce, with_targets, with_targets_anywhere
-from longtail.classify.fused import all_labels_bce, matrix_type
+from longtail.classify.fused import ALL_LABELS, all_labels_bce, all_labels_softmax, matrix_type
 from longtail.encode.batch import TokenBatch
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
@@ -39,29 +39,31 @@ def parts(with_bias: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     return text.requires_grad_(), vectors.requires_grad_(), torch.randn(N_LABELS).requires_grad_() if with_bias else None
 
 
-def naive(text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, weights: Tensor) -> Tensor:
+def naive(text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, weights: Tensor, loss: str = "bce") -> Tensor:
     """All scores at once, the rest by autograd."""
     scores = functional.linear(text, vectors, bias)
     wanted = torch.zeros_like(scores)
     for row in range(len(text)):
         for place in range(int(targets.offsets[row]), int(targets.offsets[row + 1])):
             wanted[row, targets.ids[place]] = targets.weights[place].to(scores.dtype)
+    if loss == "softmax":
+        return (-(functional.log_softmax(scores, dim=1) * wanted).sum(dim=1) * weights).mean()
     losses = functional.binary_cross_entropy_with_logits(scores, wanted, reduction="none").sum(dim=1)
     return (losses * weights).mean()
 
 
-def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: TokenBatch, tolerance: float) -> None:
+def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: TokenBatch, tolerance: float, name: str = "bce") -> None:
     """Loss and gradients, with a factor of 2.5 upstream."""
     found = parts(with_bias)
     wanted = [None if part is None else part.detach().double().requires_grad_() for part in found]
-    one, other = loss(*found, targets, WEIGHTS), naive(*wanted, targets, WEIGHTS.double())  # type: ignore[arg-type]
+    one, other = loss(*found, targets, WEIGHTS), naive(*wanted, targets, WEIGHTS.double(), name)  # type: ignore[arg-type]
     assert one.item() == pytest.approx(other.item(), rel=tolerance)
     (2.5 * one).backward()
     (2.5 * other).backward()
     for part, same in zip(found, wanted, strict=True):
         if part is not None and same is not None:
             assert part.grad is not None and same.grad is not None and part.grad.dtype == torch.float32
-            assert (part.grad - same.grad).abs().max() < tolerance * same.grad.abs().max()
+            assert (part.grad - same.grad).abs().max() <= tolerance * same.grad.abs().max()
 
 
 # ---- all labels in chunks
@@ -70,23 +72,26 @@ def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: TokenBa
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("labels_at_once", [1, 5, 22, 23, 24, 1000])
-def test_all_labels_against_autograd(with_bias: bool, labels_at_once: int) -> None:
+@pytest.mark.parametrize("name", ALL_LABELS)
+def test_all_labels_against_autograd(name: str, with_bias: bool, labels_at_once: int) -> None:
     def loss(*arguments: object) -> Tensor:
-        return all_labels_bce(*arguments, numbers=labels_at_once * N_ROWS)  # type: ignore[arg-type]
+        return ALL_LABELS[name](*arguments, numbers=labels_at_once * N_ROWS)  # type: ignore[operator]
 
-    against_naive(loss, with_bias, TARGETS, 2e-6)
+    against_naive(loss, with_bias, TARGETS, 2e-6, name)
 
 
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("numbers", [0, 1, 1 << 20])
-def test_rows_without_any_target(numbers: int) -> None:
-    against_naive(lambda *arguments: all_labels_bce(*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6)
+@pytest.mark.parametrize("name", ALL_LABELS)
+def test_rows_without_any_target(name: str, numbers: int) -> None:
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6, name)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
-def test_all_labels_in_bfloat16(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ALL_LABELS)
+def test_all_labels_in_bfloat16(name: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)
-    against_naive(lambda *arguments: all_labels_bce(*arguments, numbers=numbers), True, TARGETS, 2e-2)
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, TARGETS, 2e-2, name)  # type: ignore[operator]
 
 
 @pytest.mark.usefixtures("exact")
@@ -104,6 +109,28 @@ def test_scores_beyond_reason_stay_finite() -> None:
     assert loss.item() == pytest.approx((2e4 + 1e4) / 2)
     loss.backward()
     assert text.grad is not None and text.grad.tolist() == [[1.0], [-0.5]]
+
+
+@pytest.mark.usefixtures("exact")
+def test_shares_of_all_labels_by_hand() -> None:
+    text, vectors = torch.tensor([[1.0], [2.0]], requires_grad=True), torch.tensor([[math.log(3.0)], [0.0]])
+    # shares 3/4 and 1/4, 9/10 and 1/10; the second row has both labels, one of them by half
+    targets = ragged([(0, 1.0)], [(0, 0.5), (1, 1.0)])
+    loss = all_labels_softmax(text, vectors, None, targets, torch.tensor([1.0, 10.0]))
+    assert loss.item() == pytest.approx((math.log(4 / 3) + 10 * (0.5 * math.log(10 / 9) + math.log(10))) / 2)
+    loss.backward()
+    errors = (3 / 4 - 1, 10 * (1.5 * 9 / 10 - 0.5))  # of the first label; the second has no vector to pull at
+    assert text.grad is not None and text.grad.flatten().tolist() == pytest.approx([error * math.log(3) / 2 for error in errors])
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("numbers", [1, 1 << 20])
+def test_shares_of_scores_beyond_reason(numbers: int) -> None:
+    text, vectors = torch.tensor([[1e4], [-1e4]], requires_grad=True), torch.tensor([[1.0], [0.0], [-1.0]])
+    loss = all_labels_softmax(text, vectors, None, ragged([(0, 1.0)], [(0, 1.0)]), torch.ones(2), numbers)
+    assert loss.item() == pytest.approx((0 + 2e4) / 2)
+    loss.backward()
+    assert text.grad is not None and text.grad.flatten().tolist() == pytest.approx([0.0, -1.0])
 
 
 @pytest.mark.usefixtures("exact")
@@ -226,7 +253,7 @@ def test_numbers_that_are_none_reach_the_loss(bad: float) -> None:
     vectors[wrong] = bad
     found = with_targets(torch.full((N_ROWS, 1), wrong), TARGETS, 40)
     assert not shortlist_bce(text, vectors[found.labels], None, found, WEIGHTS).isfinite()
-    assert not all_labels_bce(text, vectors, None, TARGETS, WEIGHTS).isfinite()
+    assert not any(loss(text, vectors, None, TARGETS, WEIGHTS).isfinite() for loss in ALL_LABELS.values())  # type: ignore[operator]
 
 
 def test_shortlist_bce_of_many_candidates_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:

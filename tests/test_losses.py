@@ -21,6 +21,7 @@ from longtail.losses import (
     probabilistic_contrastive,
     semi_hard,
     soft_top_k,
+    softmax,
     sup_con,
     triplet,
 )
@@ -47,6 +48,11 @@ LOGS = [math.log(1), math.log(2), math.log(5)]
 def test_all_positives_against_everything() -> None:
     assert one(sup_con, LOGS, [0, 1, 1]) == pytest.approx(-(math.log(2 / 8) + math.log(5 / 8)) / 2)
     assert one(sup_con, LOGS, [0, 1, 0.25]) == pytest.approx(-(0.8 * math.log(2 / 8) + 0.2 * math.log(5 / 8)))
+
+
+def test_all_positives_added_up() -> None:
+    assert one(softmax, LOGS, [0, 1, 1]) == pytest.approx(-(math.log(2 / 8) + math.log(5 / 8)))
+    assert one(softmax, LOGS, [0, 1, 0.25]) == pytest.approx(-(math.log(2 / 8) + 0.25 * math.log(5 / 8)))
 
 
 def test_all_positives_against_negatives_alone() -> None:
@@ -189,6 +195,7 @@ def loop_bce(scores: list[float], targets: list[float]) -> float:
 LOOPS: dict[str, tuple[Callable[..., Tensor], Callable[[list[float], list[float]], float], float]] = {
     "bce": (bce, loop_bce, 8),
     "sup-con": (sup_con, loop_sup_con, 8),
+    "softmax": (softmax, lambda scores, targets: sum(targets) * loop_sup_con(scores, targets), 8),
     "decoupled": (decoupled_softmax, loop_decoupled, 8),
     "soft-top-k": (soft_top_k, loop_soft_top_k, 8),
     "soft-top-1": (lambda *given: soft_top_k(*given, k=1), lambda *row: loop_soft_top_k(*row, k=1), 8),
@@ -269,6 +276,7 @@ SMOOTH: dict[str, Callable[..., Tensor]] = {
     "bce": bce,
     "info-nce": seeded_info_nce,
     "sup-con": sup_con,
+    "softmax": softmax,
     "decoupled": decoupled_softmax,
     "soft-top-k": lambda *given: soft_top_k(*given, steps=60),
     "soft-top-2": lambda *given: soft_top_k(*given, k=2, alpha=0.7, steps=60),

@@ -1,7 +1,9 @@
-"""Binary cross-entropy over many labels in chunks, with its gradient written by hand: no rows x labels matrix is ever kept.
+"""Cross-entropies over many labels in chunks, with gradients written by hand: no rows x labels matrix is ever kept.
 
-Autograd would keep the scores, their sigmoid and the targets, each rows x labels, until the backward pass. The gradient of the
-loss in a score is sigmoid(score) - target, so scores, loss and both products with it can be had chunk by chunk in one go.
+Autograd would keep the scores, their sigmoid and the targets, each rows x labels, until the backward pass. The gradient of binary
+cross-entropy in a score is sigmoid(score) - target, so scores, loss and both products with it can be had chunk by chunk in one go. That of
+softmax cross-entropy is share x sum of targets - target, where the share needs the sum over all labels: where these do not fit a chunk,
+scores are computed twice.
 """
 
 from __future__ import annotations
@@ -9,14 +11,16 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from longtail.classify.best import best_places
 from longtail.encode.batch import TokenBatch, row_of_each
 from longtail.encode.bits import numbers_of
-from longtail.kernels.cross_entropy import all_wrong
+from longtail.kernels.cross_entropy import all_wrong, log_sums, to_shares
 
 CHUNK_NUMBERS = 1 << 25  # scores that exist at a time: 64 MB in bfloat16
 
@@ -59,13 +63,40 @@ def all_labels_bce(
         best: (b, n) int64 on a CPU, to be filled with the labels of each row that score highest, right ones before others; all labels
             are scored at a time then.
     """
-    pairs = (targets.ids, row_of_each(targets), targets.weights)
     numbers = numbers if best is None else len(text) * len(vectors)
-    found: Tensor = _AllLabelsBCE.apply(text, vectors, bias, *pairs, row_weights, numbers, best)
-    return found
+    return _AllLabels.loss(text, vectors, bias, targets, row_weights, numbers, best, False)
 
 
-class _AllLabelsBCE(torch.autograd.Function):
+def all_labels_softmax(
+    text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, row_weights: Tensor, numbers: int = CHUNK_NUMBERS
+) -> Tensor:
+    """Softmax cross-entropy summed over the right labels of a row, averaged over rows: sum_p y_p (log sum_l e^s_l - s_p).
+
+    Arguments as those of `all_labels_bce`.
+    """
+    return _AllLabels.loss(text, vectors, bias, targets, row_weights, numbers, None, True)
+
+
+ALL_LABELS = {"bce": all_labels_bce, "softmax": all_labels_softmax}
+
+
+class _AllLabels(torch.autograd.Function):
+    @classmethod
+    def loss(
+        cls,
+        text: Tensor,
+        vectors: Tensor,
+        bias: Tensor | None,
+        targets: TokenBatch,
+        row_weights: Tensor,
+        numbers: int,
+        best: Tensor | None,
+        softmax: bool,
+    ) -> Tensor:
+        pairs = (targets.ids, row_of_each(targets), targets.weights)
+        found: Tensor = cls.apply(text, vectors, bias, *pairs, row_weights, numbers, best, softmax)
+        return found
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -78,6 +109,7 @@ class _AllLabelsBCE(torch.autograd.Function):
         row_weights: Tensor,
         numbers: int,
         best: Tensor | None,
+        softmax: bool,
     ) -> Tensor:
         n_rows, n_labels = len(text), len(vectors)
         kind = matrix_type(text.device)
@@ -93,13 +125,27 @@ class _AllLabelsBCE(torch.autograd.Function):
             labels, order = torch.sort(labels)
             rows, relevance = rows[order], relevance[order]
             bounds = torch.searchsorted(labels, torch.arange(0, n_labels + chunk, chunk, device=text.device)).tolist()
+        sums = None  # (b,): the logarithm of what each row's shares are parts of
+        wanted = torch.zeros(n_rows, device=text.device).index_add_(0, rows, relevance) if softmax else None  # (b,)
+        if wanted is not None and not one_chunk:
+            of_chunks = [
+                _log_sums(small @ vectors[start : start + chunk].to(kind).T, None if bias is None else bias[start : start + chunk])
+                for start in range(0, n_labels, chunk)
+            ]
+            sums = torch.stack(of_chunks).logsumexp(dim=0)
         for number, start in enumerate(range(0, n_labels, chunk)):
             part = vectors[start : start + chunk].to(kind)  # (c, dim)
             scores = small @ part.T  # (b, c)
             right = slice(None) if one_chunk else slice(bounds[number], bounds[number + 1])
             where = (rows[right], labels[right] - start)
             value, shift = relevance[right], None if bias is None else bias[start : start + chunk]
-            if text.device.type == "cpu":
+            if wanted is not None:
+                sums = _log_sums(scores, shift) if sums is None else sums
+                loss -= ((scores[where].float() + (0 if shift is None else shift[where[1]])) * value * row_weights[where[0]]).sum()
+                error = _shares(scores, shift, sums, wanted * scale)
+                # a row names a label once, so no pair is met twice
+                error.index_put_(where, (error[where].float() - value * scale[where[0]]).to(kind))
+            elif text.device.type == "cpu":
                 if best is not None:
                     best.copy_(_best(scores, shift, where, best.shape[1]))
                 loss += _swept(scores, shift, where, value, row_weights)
@@ -117,6 +163,8 @@ class _AllLabelsBCE(torch.autograd.Function):
             vector_gradient[start : start + chunk] = error.T @ small
             if bias_gradient is not None:
                 bias_gradient[start : start + chunk] = error.sum(dim=0, dtype=torch.float32)
+        if wanted is not None and sums is not None:
+            loss += (wanted * sums * row_weights).sum()
         ctx.save_for_backward(text_gradient, vector_gradient, bias_gradient)
         ctx.types = text.dtype, vectors.dtype
         return loss / n_rows
@@ -129,19 +177,40 @@ class _AllLabelsBCE(torch.autograd.Function):
             (text_gradient * scale).to(ctx.types[0]),
             vector_gradient.mul_(scale).to(ctx.types[1]),
             None if bias_gradient is None else bias_gradient * scale,
-            *[None] * 6,
+            *[None] * 7,
         )
 
 
 def _swept(scores: Tensor, shift: Tensor | None, where: tuple[Tensor, Tensor], value: Tensor, row_weights: Tensor) -> Tensor:
     """On a CPU: the loss, summed over rows; scores become the gradient of its mean over rows in them. One pass instead of seven."""
-    shift = torch.zeros(scores.shape[1]) if shift is None else shift.detach().float()
+    added = _as_numbers(shift, scores.shape[1])
     scale = row_weights / len(scores)
-    picked = scores[where].float() + shift[where[1]]
-    wrong = torch.from_numpy(all_wrong(numbers_of(scores), shift.numpy(), scale.numpy()))
+    picked = scores[where].float() + torch.from_numpy(added)[where[1]]
+    wrong = torch.from_numpy(all_wrong(numbers_of(scores), added, scale.numpy()))
     # a row names a label once, so no pair is met twice
     scores.index_put_(where, (scores[where].float() - value * scale[where[0]]).to(scores.dtype))
     return (wrong.float() * row_weights).sum() - (picked * value * row_weights[where[0]]).sum()
+
+
+def _log_sums(scores: Tensor, shift: Tensor | None) -> Tensor:
+    """(b,): the logarithm of the sum of e^score over the labels of a chunk."""
+    if scores.device.type == "cpu":
+        return torch.from_numpy(log_sums(numbers_of(scores), _as_numbers(shift, scores.shape[1])))
+    return (scores.float() if shift is None else scores.float() + shift).logsumexp(dim=1)
+
+
+def _shares(scores: Tensor, shift: Tensor | None, sums: Tensor, factors: Tensor) -> Tensor:
+    """(b, c): the share of each label times the row's factor; on a CPU in the place of the scores."""
+    if scores.device.type == "cpu":
+        to_shares(numbers_of(scores), _as_numbers(shift, scores.shape[1]), sums.numpy(), factors.float().numpy())
+        return scores
+    found = scores.float() if shift is None else scores.float() + shift
+    return found.sub_(sums[:, None]).exp_().mul_(factors[:, None]).to(scores.dtype)
+
+
+def _as_numbers(shift: Tensor | None, n: int) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = (torch.zeros(n) if shift is None else shift.detach().float()).numpy()
+    return found
 
 
 def _best(scores: Tensor, shift: Tensor | None, where: tuple[Tensor, Tensor], keep: int) -> Tensor:

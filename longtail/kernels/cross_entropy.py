@@ -1,4 +1,4 @@
-"""Binary cross-entropy and its error of many scores in one pass over them."""
+"""Cross-entropies and their errors of many scores in one pass or two over them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ C5 = np.float32(0.0012755400966852903)
 C6 = np.float32(0.00010932892473647371)
 
 
+@njit(inline="always")
+def small_power(number):
+    """e^number for a number of at most 0."""
+    power = max(number * LOG2_E, LEAST)
+    whole = np.int32(power)
+    f = power - np.float32(whole)
+    # the whole power of 2 is put together from its bits
+    part_power = C0 + f * (C1 + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
+    return part_power * widened(np.uint16((whole + np.int32(127)) << np.int32(7)))
+
+
 @njit(parallel=True, fastmath=QUICK, cache=True)
 def all_wrong(scores, bias, weights):
     """(b,): the cross-entropy of each row were all its labels wrong, sum of softplus(score + bias); scores become sigmoid x weight.
@@ -39,12 +50,7 @@ def all_wrong(scores, bias, weights):
             product, above = 1.0, zero
             for i in range(len(part)):
                 score = widened(part[i]) + shift[i]
-                power = max(-abs(score) * LOG2_E, LEAST)
-                whole = np.int32(power)
-                f = power - np.float32(whole)
-                # e^-|score|, the whole power of 2 put together from its bits
-                part_power = C0 + f * (C1 + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
-                small = part_power * widened(np.uint16((whole + np.int32(127)) << np.int32(7)))
+                small = small_power(-abs(score))
                 # softplus(s) = max(s, 0) + log(1 + e^-|s|), of which many logarithms are taken as one of their product
                 above += max(score, zero)
                 product *= np.float64(one + small)
@@ -52,3 +58,42 @@ def all_wrong(scores, bias, weights):
             total += above + np.log(product)
         losses[row] = total
     return losses
+
+
+@njit(parallel=True, fastmath=QUICK, cache=True)
+def log_sums(scores, bias):
+    """(b,) float32: the logarithm of the sum of e^(score + bias) over each row.
+
+    Args:
+        scores: (b, n) float32, or the bits of bfloat16 as uint16.
+        bias: (n,) float32.
+    """
+    n_rows, n = scores.shape
+    found = np.empty(n_rows, np.float32)
+    for row in prange(n_rows):
+        part = scores[row]
+        highest = np.float32(-np.inf)
+        for i in range(n):
+            highest = max(highest, widened(part[i]) + bias[i])
+        total = np.float32(0)
+        for i in range(n):
+            total += small_power(widened(part[i]) + bias[i] - highest)
+        found[row] = highest + np.log(total)
+    return found
+
+
+@njit(parallel=True, fastmath=QUICK, cache=True)
+def to_shares(scores, bias, log_sums, weights):
+    """Scores become weight x e^(score + bias - log_sum): what each is of its row's sum.
+
+    Args:
+        scores: (b, n) float32, or the bits of bfloat16 as uint16; written to.
+        bias: (n,) float32.
+        log_sums: (b,) float32, of at least every score of the row.
+        weights: (b,) float32.
+    """
+    n_rows, n = scores.shape
+    for row in prange(n_rows):
+        part, weight, all_of_it = scores[row], weights[row], log_sums[row]
+        for i in range(n):
+            part[i] = narrowed(weight * small_power(widened(part[i]) + bias[i] - all_of_it), part[i])

@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from longtail.augment.rows import Augmentation, Augmented
+from longtail.classify.fused import ALL_LABELS
 from longtail.classify.vectors import LabelSide, LabelVectors
 from longtail.encode.batch import RaggedRows
 from longtail.encode.table import Table, weighted_sum
@@ -446,14 +447,15 @@ class Course:
         if stage.score == "shortlist":
             return Shortlisted(n_labels, stage.n_random, stage.add_missed, stage.task)
         if stage.score == "pool":
-            return SharedPool(n_labels, stage.n_hard, stage.n_random, stage.task)
+            return SharedPool(n_labels, stage.n_hard, stage.n_random, stage.task, stage.loss)
         if stage.task == "unified":
             losses = {"labels": (stage.loss,), "classifiers": stage.classifier_loss}
             shares = {"labels": self.parts.contrast.share, "classifiers": 1 - self.parts.contrast.share}
             return Picked(n_labels, self.parts.contrast, losses, shares, stage.score == "all", stage.classifier_score == "all")
-        if stage.score == "picked" or stage.loss != "bce":
+        has_temperature = stage.loss != "bce" and self.network.side(stage.task).settings.unit
+        if stage.score == "picked" or stage.loss not in ALL_LABELS or has_temperature:
             return Picked(n_labels, self.parts.contrast, {stage.task: (stage.loss,)}, {stage.task: 1.0}, every_label=stage.score == "all")
-        return EveryLabel(stage.task)
+        return EveryLabel(stage.task, stage.loss)
 
     # ---- checkpoints
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from longtail import losses
 from longtail.classify.candidates import Candidates, pairs_are_quicker, scores_of, shortlist_bce, with_targets
-from longtail.classify.fused import CHUNK_NUMBERS, all_labels_bce, matrix_type
+from longtail.classify.fused import ALL_LABELS, CHUNK_NUMBERS, all_labels_bce, matrix_type
 from longtail.classify.vectors import graph_penalty
 from longtail.encode.batch import TokenBatch, distinct_ids, row_of_each
 from longtail.network import Network
@@ -73,12 +73,14 @@ class EveryLabel(Objective):
     """All labels of a side are scored: the most exact choice, and on a GPU the fastest up to millions."""
 
     task: str
+    loss: str = "bce"  # or "softmax"
     chunk_numbers: int = CHUNK_NUMBERS
 
     def __call__(self, network: Network, step: Step) -> Tensor:
         hidden, sides = network(step.tokens, {self.task: None})
         vectors, bias = sides[self.task]
-        return all_labels_bce(network.text(hidden, self.task), vectors, bias, step.right(self.task), step.weights, self.chunk_numbers)
+        right, loss = step.right(self.task), ALL_LABELS[self.loss]
+        return loss(network.text(hidden, self.task), vectors, bias, right, step.weights, self.chunk_numbers)
 
 
 @dataclass
@@ -94,6 +96,7 @@ class SharedPool(Objective):
     n_hard: int
     n_random: int
     task: str = "labels"
+    loss: str = "bce"  # or "softmax"
     refresh: int = 50
     chunk_numbers: int = CHUNK_NUMBERS
 
@@ -110,7 +113,7 @@ class SharedPool(Objective):
         hidden, sides = network(step.tokens, {self.task: pool})
         vectors, bias = sides[self.task]
         placed = TokenBatch(places[: len(targets.ids)], targets.weights, targets.offsets)
-        return all_labels_bce(network.text(hidden, self.task), vectors, bias, placed, step.weights, self.chunk_numbers)
+        return ALL_LABELS[self.loss](network.text(hidden, self.task), vectors, bias, placed, step.weights, self.chunk_numbers)
 
     @torch.no_grad()
     def _hardest(self, network: Network, step: Step) -> Tensor:

@@ -28,7 +28,7 @@ class Stage:
             label vectors, the table `classifiers` of a recipe: these alone ("classifiers"), or both sets in one pass ("unified", UniDEC).
         score: which labels a row is scored against: "all"; a "pool" that the batch shares; the row's own "shortlist", made when the
             stage begins; or labels "picked" for the batch, as the table `contrast` of a recipe says.
-        loss: of labels that are scored by "all" or "picked"; see `longtail list losses`.
+        loss: of the labels that are scored; see `longtail list losses`. A "pool" takes bce or softmax, a "shortlist" bce.
         classifier_loss: of the classifiers in the task "unified"; several are added up.
         classifier_score: which classifiers a row is scored against in the task "unified": those "picked", or "all", by the loss bce alone.
         parts: of the label vectors, where a stage learns fewer of them than the recipe has.
