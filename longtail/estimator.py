@@ -39,6 +39,7 @@ from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
 from longtail.weighing import judged, weighed, weighed_heads
 
 MEASURED = ("P@1", "PSP@1")
+LEAST_TO_WEIGH = 32  # validation rows: of fewer one cannot learn what recipes beside each other count
 MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
 
 
@@ -103,17 +104,24 @@ class XMC:
         """
         began = time.monotonic()
         data = train if isinstance(train, Dataset) else _as_data(train, label_texts)
-        for recipe in (self.recipe, *self.recipe.beside):
+        main = _with_enough_rows(self.recipe, len(data.train))
+        recipes = (main, *main.beside)
+        for recipe in recipes:
             _check_data(data, recipe)
         held_out = None
-        if self.recipe.validation:
-            held_out = validation_split(data, self.recipe.validation, self.seed)
+        if main.validation:
+            held_out = validation_split(data, main.validation, self.seed)
         place = None if checkpoint is None else Path(checkpoint)
         voices: list[Voice] = []
         history: list[dict[str, Any]] = []
         n_before = 0
-        for recipe in (self.recipe, *self.recipe.beside):
-            material = replace(self.material(held_out or data, recipe), cache=None if cache is None else Path(cache))
+        augmentation = self.augmentation(held_out or data)
+        made: list[tuple[Recipe, Material]] = []
+        for recipe in recipes:
+            alike = [known for other, known in made if _reads_alike(recipe, other)]
+            material = alike[0] if alike else self.material(held_out or data, recipe, augmentation)
+            material = replace(material, cache=None if cache is None else Path(cache))
+            made.append((recipe, material))
             mark = self._fingerprint(material, recipe)
             rankers: list[Ranker] = []
             for member in range(recipe.ensemble):
@@ -122,12 +130,12 @@ class XMC:
                 validate = None if held_out is None else self._validation(course, held_out, recipe)
                 title = recipe.name if recipe.ensemble == 1 else f"{recipe.name} {member + 1} of {recipe.ensemble}"
                 notes = {"mark": mark, "member": member}
-                with Watch(course, title, validate, self.recipe.patience, member_place, minutes, notes) as watch:
+                with Watch(course, title, validate, main.patience, member_place, minutes, notes) as watch:
                     own = None if member_place is None else _own_checkpoint(member_place, mark)
                     if own is not None:
                         watch.resume(own.notes, own.group("best"))
                     course.run(watch, own)
-                    if member + 1 < recipe.ensemble or recipe is not (self.recipe, *self.recipe.beside)[-1]:
+                    if member + 1 < recipe.ensemble or recipe is not recipes[-1]:
                         watch.finished()
                 history += [{"member": n_before + member, **entry} for entry in watch.history]
                 ranker = _ranker(course, recipe)
@@ -141,7 +149,7 @@ class XMC:
             n_before += recipe.ensemble
         if held_out is not None and len(voices) > 1:
             voices = weighed(voices, held_out, self.device)
-        self.stored = self._finished(data, material, voices, history, time.monotonic() - began)
+        self.stored = self._finished(main, data, material, voices, history, time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
         if place is not None:
@@ -278,7 +286,7 @@ class XMC:
 
     # ---- what training stands on
 
-    def material(self, data: Dataset, recipe: Recipe) -> Material:
+    def material(self, data: Dataset, recipe: Recipe, augmentation: Augmentation | None) -> Material:
         """Rows, tokens and graph that a recipe is trained on."""
         train = data.train
         assert train.texts is not None
@@ -286,7 +294,6 @@ class XMC:
         tokenizer = recipe.tokens.fit(Texts.join(known))
         label_rows = None if data.label_texts is None else tokenizer(data.label_texts)
         label_tokens = None if label_rows is None else label_rows.to_csr()
-        augmentation = self._augmentation(data)
         if isinstance(augmentation, (MixUp, LabelMixUp)):
             train = replace(train, texts=None, features=tokenizer(train.texts).to_csr())
         if isinstance(augmentation, LabelMixUp):
@@ -316,7 +323,8 @@ class XMC:
         graph: LabelGraph = load_name("graphs", kind)(labels, **settings)
         return replace(graph, weights=NORMALISERS[manner](graph.weights))
 
-    def _augmentation(self, data: Dataset) -> Augmentation | None:
+    def augmentation(self, data: Dataset) -> Augmentation | None:
+        """The one that was asked for; "adaptive" chooses one now."""
         if self.augment is None or self.augment == "none":
             return None
         if not isinstance(self.augment, str):
@@ -346,11 +354,13 @@ class XMC:
             digest.update(train.texts.buffer.tobytes())
         return digest.hexdigest()
 
-    def _finished(self, data: Dataset, material: Material, voices: list[Voice], history: list[dict[str, Any]], seconds: float) -> Stored:
+    def _finished(
+        self, recipe: Recipe, data: Dataset, material: Material, voices: list[Voice], history: list[dict[str, Any]], seconds: float
+    ) -> Stored:
         counts = np.bincount(data.train.labels.indices, minlength=data.n_labels).astype(np.int64)
         about = {
             "data": data.name,
-            "recipe": self.recipe.name,
+            "recipe": recipe.name,
             "augmentation": self.augment if isinstance(self.augment, str) else "none" if self.augment is None else repr(self.augment),
             "training rows": len(data.train),
             "rows trained on": len(material.augmented),
@@ -362,7 +372,7 @@ class XMC:
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
             "seconds": round(seconds, 1),
         }
-        return Stored(self.recipe, voices, data.label_texts, counts, material.graph, about, history)
+        return Stored(recipe, voices, data.label_texts, counts, material.graph, about, history)
 
 
 def _ranker(course: Course, recipe: Recipe) -> Ranker:
@@ -393,6 +403,22 @@ def load(folder: str | Path, *, device: str | None = None) -> XMC:
 def _as_data(train: Split, label_texts: Texts | Sequence[str] | None) -> Dataset:
     texts = None if label_texts is None else Texts.of(label_texts)
     return Dataset(name="data", train=train, test=train.rows(np.arange(0)), label_texts=texts)
+
+
+def _reads_alike(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes see the same tokens and the same graph of the same data."""
+    return (one.tokens, one.graph, one.vectors) == (other.tokens, other.graph, other.vectors)
+
+
+def _with_enough_rows(recipe: Recipe, n_rows: int) -> Recipe:
+    """The recipe; alone where validation rows are too few to weigh those beside it."""
+    n_validation = round(n_rows * recipe.validation)
+    if not recipe.beside or n_validation >= LEAST_TO_WEIGH:
+        return recipe
+    few = f"{n_validation} validation rows are too few to weigh the recipes beside it"
+    sys.stderr.write(f"{recipe.name}: {few}, so it is trained alone; validation= holds out more.\n")
+    has_use = recipe.patience or len(recipe.predict.heads) > 1
+    return replace(recipe, beside=(), validation=recipe.validation if has_use else 0.0)
 
 
 def _check_data(data: Dataset, recipe: Recipe) -> None:

@@ -79,8 +79,9 @@ class Recipe:
         validation: share of the training rows that is held out, to pick what stages leave open (the weight of a fusion, the best epoch).
         patience: epochs without a better validation after which a stage of labels ends; 0 trains all epochs.
         vectors: pretrained token vectors to start from: a word2vec or GloVe file, or "wordllama".
-        beside: other recipes that are trained too, each on its own, with settings behind their names, such as "dpr epochs=10". Scores are
-            added up, with weights that are learnt on validation rows.
+        beside: other recipes that are trained too, each on its own, with settings behind their names, such as "dpr epochs=10"; settings
+            without a name, such as "loss=softmax", are on top of this recipe and of what was typed for it. Scores are added up, with
+            weights that are learnt on validation rows.
     """
 
     name: str
@@ -141,16 +142,28 @@ def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
         raise SettingError(f"{path}: not a TOML file ({error}).") from error
     _check_shape(tables, path.name)
     made = make_recipe(with_settings(tables, settings), path.stem, path.name)
-    return replace(made, beside=tuple(read_recipe(*_with_words(typed)) for typed in made.tables.get("beside", ())))
+    return replace(made, beside=tuple(one for typed in made.tables.get("beside", ()) for one in _beside(made, typed, path.name)))
+
+
+def _beside(recipe: Recipe, typed: str, where: str) -> tuple[Recipe, ...]:
+    """What stands in `beside`: another recipe and those beside it, or this one with a few settings changed."""
+    source, settings = _with_words(typed)
+    if source:
+        other = read_recipe(source, settings)
+        return replace(other, beside=()), *other.beside
+    own = {key: value for key, value in recipe.tables.items() if key not in ("validation", "patience", "beside")}
+    return (make_recipe(with_settings(own, settings), f"{recipe.name}, {' '.join(settings)}", f"{where}, beside"),)
 
 
 def _with_words(typed: str) -> tuple[str, list[str]]:
-    """What stands in `beside`: a recipe and settings of its own.
+    """The name of a recipe, and settings of its own.
 
     >>> _with_words("my own.toml epochs=3 encoder.dim=64")
     ('my own.toml', ['epochs=3', 'encoder.dim=64'])
+    >>> _with_words("labels.parts=free")
+    ('', ['labels.parts=free'])
     """
-    source, *settings = re.split(r" +(?=[\w.]+=)", typed.strip())
+    source, *settings = re.split(r"(?:^| +)(?=[\w.]+=)", typed.strip())
     return source, settings
 
 

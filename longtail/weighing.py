@@ -22,6 +22,7 @@ from longtail.values import Dataset
 
 BETAS = tuple(round(0.1 * step, 1) for step in range(11))
 WEIGHED_BY = ("P@1", "P@5", "PSP@1", "PSP@5")
+LEAST_SHARE = 0.03  # of the spread of the sum of all heads: a head below it is left out
 CALIBRATED = 10  # labels of a validation row that the chances of one network are fitted to
 Bools = NDArray[np.bool_]
 
@@ -68,7 +69,7 @@ def weighed(voices: list[Voice], held_out: Dataset, device: torch.device) -> lis
         by_voice.append([evidence(hear(head, texts, 1, device), ids).double().numpy() / 2 for head in alone])  # its share is then 2
     scores = np.stack([head for own in by_voice for head in own], axis=2)
     right, counted = _right(held_out, ids.numpy())
-    weights = fitted_weights(scores, right, counted, np.sqrt(_inverse_propensity(held_out))[ids.clamp(min=0).numpy()])
+    weights = _fitted(scores, right, counted, np.sqrt(_inverse_propensity(held_out))[ids.clamp(min=0).numpy()])
     slope, offset = fitted((scores @ weights)[counted], right[counted])
     made = []
     for voice, own_weights in zip(voices, np.split(slope * weights, np.cumsum([len(own) for own in by_voice])[:-1]), strict=True):
@@ -78,6 +79,17 @@ def weighed(voices: list[Voice], held_out: Dataset, device: torch.device) -> lis
         made.append(replace(voice, rankers=rankers, weight=float(own_weights.mean())))
     made[0] = replace(made[0], offset=offset)
     return made
+
+
+def _fitted(scores: Reals, right: Bools, counted: Bools, worth: Reals) -> Reals:
+    """Weights of the heads; 0 for those that hardly count, which then need not be asked."""
+    weights = fitted_weights(scores, right, counted, worth)
+    counts = weights * scores[counted].std(axis=0)
+    kept = counts >= LEAST_SHARE * counts.sum()
+    if not kept.all():
+        weights = np.zeros_like(weights)
+        weights[kept] = fitted_weights(scores[..., kept], right, counted, worth)
+    return weights
 
 
 def _right(held_out: Dataset, ids: NDArray[np.int64]) -> tuple[Bools, Bools]:

@@ -94,6 +94,23 @@ def test_all_labels_in_bfloat16(name: str, numbers: int, monkeypatch: pytest.Mon
     against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, TARGETS, 2e-2, name)  # type: ignore[operator]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
+@pytest.mark.parametrize("name", ALL_LABELS)
+def test_all_labels_on_a_gpu(name: str, numbers: int) -> None:
+    device = torch.device("cuda")
+    found = [None if part is None else part.detach().to(device).requires_grad_() for part in parts(True)]
+    wanted = [None if part is None else part.detach().double().cpu().requires_grad_() for part in found]
+    targets = TokenBatch(*(part.to(device) for part in (TARGETS.ids, TARGETS.weights, TARGETS.offsets)))
+    loss, other = ALL_LABELS[name](*found, targets, WEIGHTS.to(device), numbers), naive(*wanted, TARGETS, WEIGHTS.double(), name)  # type: ignore
+    assert loss.item() == pytest.approx(other.item(), rel=2e-2)
+    loss.backward()
+    other.backward()
+    for part, same in zip(found, wanted, strict=True):
+        assert part is not None and part.grad is not None and same is not None and same.grad is not None
+        assert (part.grad.cpu() - same.grad).abs().max() < 3e-2 * same.grad.abs().max()
+
+
 @pytest.mark.usefixtures("exact")
 def test_all_labels_by_hand() -> None:
     text, vectors = torch.tensor([[1.0], [2.0]]), torch.tensor([[math.log(3.0)], [0.0]])

@@ -422,7 +422,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(data: Dataset, stopped: Path
 
 
 def material_of(model: XMC, data: Dataset) -> Any:
-    return model.material(data, model.recipe)
+    return model.material(data, model.recipe, model.augmentation(data))
 
 
 class Greedy(Objective):

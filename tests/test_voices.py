@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from longtail import XMC, estimator
+from longtail import XMC, estimator, weighing
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
-from longtail.predict import mean_of, named_by
+from longtail.mixture import fitted_weights
+from longtail.predict import mean_of, named_by, predict
 from longtail.ranker import Heard
 from longtail.recipe import read_recipe
 from longtail.search import labels as search_labels
@@ -143,7 +144,7 @@ def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="beside came as 'default'; wanted a list of recipes"):
         (tmp_path / "own.toml").write_text(OWN.replace('["{beside}"]', '"default"'))
         read_recipe(tmp_path / "own.toml")
-    assert [one.name for one in read_recipe("best").beside] == ["dpr", "siamesexml", "default-all"]
+    assert [one.name for one in read_recipe("best").beside] == ["dpr", "siamesexml", *["default-all"] * 3]
     with pytest.raises(SettingError, match="weighed by validation rows, and there are none; wanted validation = 0.05"):
         read_recipe("best", ["validation=0"])
 
@@ -154,6 +155,62 @@ def test_what_stands_beside_has_settings_of_its_own(tmp_path: Path) -> None:
     assert made.stages[0].epochs == 6
     with pytest.raises(UnknownName, match="No setting called 'epoch'"):
         read_recipe(recipe_file(tmp_path, "default epoch=3"))
+
+
+def test_settings_alone_stand_for_the_same_recipe_changed(tmp_path: Path) -> None:
+    """Under what was typed for it, and over what the recipe says."""
+    made = read_recipe(recipe_file(tmp_path, "loss=softmax encoder.dim=16"), ["epochs=3", "dim=64"])
+    (other,) = made.beside
+    assert other.name == "own, loss=softmax encoder.dim=16" and not other.validation
+    assert (made.encoder.dim, other.encoder.dim) == (64, 16) and other.stages[0].loss == "softmax" and other.stages[0].epochs == 3
+    with pytest.raises(UnknownName, match="No setting called 'los'"):
+        read_recipe(recipe_file(tmp_path, "los=softmax"))
+    with pytest.raises(SettingError, match="own.toml, beside: ensemble came as 0; wanted 1 or more"):
+        read_recipe(recipe_file(tmp_path, "ensemble=0"))
+
+
+def test_what_stands_beside_a_recipe_beside_another_comes_along(tmp_path: Path) -> None:
+    own = read_recipe(recipe_file(tmp_path, "labels.parts=free"))
+    (tmp_path / "third.toml").write_text(OWN.format(beside=tmp_path / "own.toml"))
+    found = read_recipe(tmp_path / "third.toml").beside
+    assert [(one.name, one.labels.parts) for one in found] == [("own", ("text", "free")), (own.beside[0].name, ("free",))]
+    assert not any(one.beside for one in found)
+
+
+def test_a_recipe_is_trained_alone_where_nothing_can_weigh_those_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = spelled_out()
+    model = XMC.from_recipe(recipe_file(tmp_path, "labels.parts=free"), ["validation=0.1"], device="cpu").fit(data)
+    assert "own: 22 validation rows are too few to weigh the recipes beside it, so it is trained alone; validation= " in capsys.readouterr().err
+    assert model.stored is not None and len(model.stored.voices) == 1
+    assert model.stored.about["rows trained on"] == len(data.train)  # none was held out
+    model.save(tmp_path / "model")
+    assert data.test.texts is not None
+    assert XMC.load(tmp_path / "model", device="cpu").predict(data.test.texts).ids.tolist() == model.predict(data.test.texts).ids.tolist()
+
+
+def test_what_hardly_counts_is_left_out() -> None:
+    """The second of three scorers knows nothing."""
+    rng = np.random.default_rng(0)
+    right = rng.random((200, 10)) < 0.2
+    first, third = right + rng.normal(size=right.shape), right + rng.normal(size=right.shape)
+    scores = np.stack([first, rng.normal(size=right.shape), third], axis=2)
+    weights = weighing._fitted(scores, right, np.ones_like(right), np.ones(right.shape))
+    assert weights[1] == 0 and weights[0] > 0 and weights[2] > 0
+    assert weights[[0, 2]] == pytest.approx(fitted_weights(scores[..., [0, 2]], right, np.ones_like(right), np.ones(right.shape)))
+
+
+def test_the_three_ways_of_default() -> None:
+    data, parts = spelled_out(), read_recipe("default").tables["beside"]
+    model = small_model("default", "validation=0.2", f"beside={parts}").fit(data)
+    assert model.stored is not None and data.test.texts is not None
+    voices, recipe = model.stored.voices, model.stored.recipe
+    assert [one.stages[0].loss for one in (recipe, *recipe.beside)] == ["bce", "softmax", "bce"]
+    assert [one.labels.parts for one in (recipe, *recipe.beside)] == [("text", "free"), ("text", "free"), ("free",)]
+    assert voices[0].tokenizer is voices[1].tokenizer is not voices[2].tokenizer
+    for voice in voices:  # each learns by itself what a label is
+        alone = predict([replace(voice, weight=1.0, offset=0.0)], data.test.texts, 2, torch.device("cpu"))
+        assert share_found(alone, data) > 0.9
+    assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
 
 
 def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

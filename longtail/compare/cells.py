@@ -316,8 +316,9 @@ def _apart(model: XMC, data: Dataset) -> dict[str, dict[str, float]]:
     voices = model.stored.voices
     ways: dict[str, list[Voice]] = {}
     if len(voices) > 1:
-        names = [recipe.name for recipe in (model.recipe, *model.recipe.beside)]
-        ways |= {name: [voice] for name, voice in zip(names, voices, strict=True)}
+        names = [recipe.name for recipe in (model.stored.recipe, *model.stored.recipe.beside)]
+        for place, (name, voice) in enumerate(zip(names, voices, strict=True)):
+            ways[name if name not in ways else f"{name} ({place + 1})"] = [voice]
     first = voices[0].rankers
     if len(first[0].heads) == 2:
         for beta, head in enumerate(first[0].heads):

@@ -70,7 +70,7 @@ def clusters_grid(plans: Sequence[Plan], data: Dataset, seed: int = 0) -> Grid:
     for plan in plans:
         recipe = read_recipe(plan.system, plan.settings)
         model = XMC(recipe, plan.augmentation, seed=seed, device="cpu")
-        clusters = Course(recipe.parts, model.material(data, recipe), model.device, seed).clustered("features")
+        clusters = Course(recipe.parts, model.material(data, recipe, model.augmentation(data)), model.device, seed).clustered("features")
         found.append((plan.called, clusters.n_clusters, clusters.of_label))
     most = max(n for _, n, _ in found)
     found.append(("at random", most, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % most))
