@@ -101,7 +101,7 @@ def main() -> None:
     options = parser.parse_args()
     read = longtail.read(options.data)
     data, texts = hide(validation_split(read, 0.15, options.seed) if options.sweep else read, options.share, options.seed)
-    settings = ["ensemble=1", "epochs=4", *options.settings]
+    settings = ["ensemble=1", "beside=[]", "validation=0", "epochs=4", *options.settings]
     model = XMC.from_recipe("default", settings, seed=options.seed).fit(data)
     report(model, data, texts, options.sweep)
 

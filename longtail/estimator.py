@@ -149,6 +149,9 @@ class XMC:
             n_before += recipe.ensemble
         if held_out is not None and len(voices) > 1:
             voices = weighed(voices, held_out, self.device)
+        elif self.recipe.beside:
+            few = f"fewer than {LEAST_TO_WEIGH} validation rows cannot weigh the recipes beside it; validation= holds out more"
+            sys.stderr.write(f"{main.name} was trained alone: {few}.\n")
         self.stored = self._finished(main, data, material, voices, history, time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
@@ -415,8 +418,6 @@ def _with_enough_rows(recipe: Recipe, n_rows: int) -> Recipe:
     n_validation = round(n_rows * recipe.validation)
     if not recipe.beside or n_validation >= LEAST_TO_WEIGH:
         return recipe
-    few = f"{n_validation} validation rows are too few to weigh the recipes beside it"
-    sys.stderr.write(f"{recipe.name}: {few}, so it is trained alone; validation= holds out more.\n")
     has_use = recipe.patience or len(recipe.predict.heads) > 1
     return replace(recipe, beside=(), validation=recipe.validation if has_use else 0.0)
 

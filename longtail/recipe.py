@@ -299,7 +299,7 @@ def _check(recipe: Recipe, where: str) -> None:
     elif recipe.patience and not recipe.validation:
         wrong = "patience ends a stage by its validation rows, and there are none; wanted validation = 0.1 or so with it"
     elif recipe.tables.get("beside") and not recipe.validation:
-        wrong = "recipes beside this one are weighed by validation rows, and there are none; wanted validation = 0.05 or so with it"
+        wrong = "recipes beside this one are weighed by validation rows, and there are none; wanted validation = 0.05 or so, or beside = []"
     elif getattr(recipe.tokens, "ngrams", 1) > 1 and not hasattr(recipe.encoder, "word_dropout"):
         wrong = "the encoder reads words in their order, where bigrams have no place; wanted ngrams = 1"
     if wrong:
@@ -309,7 +309,8 @@ def _check(recipe: Recipe, where: str) -> None:
 def with_settings(tables: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """The tables of a recipe with `key=value` words put in."""
     made = deepcopy(dict(tables))
-    for word in sorted(settings, key=lambda word: ".kind=" not in word):  # kinds first: they say which other settings there are
+    # kinds first: they say which other settings there are
+    for word in sorted(settings, key=lambda word: not word.partition("=")[0].endswith(".kind")):
         key, equals, text = word.partition("=")
         if not equals or not key:
             raise SettingError(f"{word!r} came as a setting; wanted key=value, such as epochs=5 or encoder.dim=256.")

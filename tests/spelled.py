@@ -22,7 +22,7 @@ QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropou
 TINY = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.heads=2", "batch_size=32", "learning_rate=0.003")
 # what keeps a recipe the system it is and lets it learn two hundred rows in a second or two
 SMALL: dict[str, tuple[str, ...]] = {
-    "default": (*QUICK, "labels.dropout=0", "word_dropout=0", "dim=64", "epochs=6", "beside=[]", "validation=0"),
+    "default": (*QUICK, "labels.dropout=0", "word_dropout=0", "dim=64", "epochs=6", "ensemble=1", "beside=[]", "validation=0"),
     "default-all": (*QUICK, "labels.dropout=0", "dim=64", "epochs=6", "ensemble=1"),
     "astec": (*QUICK, "dim=64", "stages.0.epochs=3", "stages.1.epochs=15", "stages.1.learning_rate=0.03"),
     "decaf": (*QUICK, "labels.dropout=0", "dim=64", "epochs=8", "stages.2.epochs=12"),
@@ -39,7 +39,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "unidec": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03"),
 }
 BESIDE = [" ".join((name, *SMALL[name])) for name in ("dpr", "siamesexml", "default-all")]
-SMALL["best"] = (*TINY, "epochs=8", "encoder_rate=0.003", "learning_rate=0.03", f"beside={BESIDE}")
+SMALL["best"] = (*TINY, "validation=0.2", "epochs=8", "encoder_rate=0.003", "learning_rate=0.03", f"beside={BESIDE}")
 
 
 def label_names(n_labels: int) -> list[str]:

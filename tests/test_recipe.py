@@ -79,9 +79,15 @@ def test_typed_values() -> None:
     assert read_recipe("decaf", ["stages.0.parts=none"]).stages[0].parts is None
     assert read_recipe("eclare", ["clusters.head=none"]).clusters.head is None
     assert read_recipe("default", ["labels.bias=false"]).labels.bias is False
-    assert read_recipe("default", ["validation=0"]).validation == 0
+    assert read_recipe("ngame", ["validation=0"]).validation == 0
     assert read_recipe("default", ["vectors=none"]).vectors is None
     assert read_recipe("default", ["vectors=some/file.txt"]).vectors == "some/file.txt"
+
+
+def test_kinds_are_taken_first_and_only_where_they_are_the_setting() -> None:
+    assert read_recipe("default", ["tokens.size=90", "tokens.kind=wordpiece", "beside=[]", "validation=0"]).tokens.size == 90
+    typed = read_recipe("default", ["beside=[]", 'beside=["tokens.kind=words"]'])  # the last word counts
+    assert [one.tables["tokens"]["kind"] for one in typed.beside] == ["words"]
 
 
 def test_settings_leave_the_recipe_as_it_was() -> None:

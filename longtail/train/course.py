@@ -447,7 +447,7 @@ class Course:
         if stage.score == "shortlist":
             return Shortlisted(n_labels, stage.n_random, stage.add_missed, stage.task)
         if stage.score == "pool":
-            return SharedPool(n_labels, stage.n_hard, stage.n_random, stage.task, stage.loss)
+            return SharedPool(n_labels, stage.n_hard, stage.n_random, stage.task, loss=stage.loss)
         if stage.task == "unified":
             losses = {"labels": (stage.loss,), "classifiers": stage.classifier_loss}
             shares = {"labels": self.parts.contrast.share, "classifiers": 1 - self.parts.contrast.share}
@@ -455,7 +455,7 @@ class Course:
         has_temperature = stage.loss != "bce" and self.network.side(stage.task).settings.unit
         if stage.score == "picked" or stage.loss not in ALL_LABELS or has_temperature:
             return Picked(n_labels, self.parts.contrast, {stage.task: (stage.loss,)}, {stage.task: 1.0}, every_label=stage.score == "all")
-        return EveryLabel(stage.task, stage.loss)
+        return EveryLabel(stage.task, loss=stage.loss)
 
     # ---- checkpoints
 

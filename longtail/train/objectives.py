@@ -73,8 +73,8 @@ class EveryLabel(Objective):
     """All labels of a side are scored: the most exact choice, and on a GPU the fastest up to millions."""
 
     task: str
-    loss: str = "bce"  # or "softmax"
     chunk_numbers: int = CHUNK_NUMBERS
+    loss: str = "bce"  # or "softmax"
 
     def __call__(self, network: Network, step: Step) -> Tensor:
         hidden, sides = network(step.tokens, {self.task: None})
@@ -96,9 +96,9 @@ class SharedPool(Objective):
     n_hard: int
     n_random: int
     task: str = "labels"
-    loss: str = "bce"  # or "softmax"
     refresh: int = 50
     chunk_numbers: int = CHUNK_NUMBERS
+    loss: str = "bce"  # or "softmax"
 
     def __post_init__(self) -> None:
         self._known: tuple[Tensor, Tensor | None] | None = None
