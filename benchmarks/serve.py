@@ -53,9 +53,8 @@ def trained(folder: Path, n_labels: int) -> Path:
     from longtail.data.synth import Shape, synth
 
     data = synth(Shape(train=n_labels, test=100, labels=n_labels, labels_per_point=2.0))
-    XMC.from_recipe("default", ["epochs=1", "ensemble=1", "beside=[]", "validation=0", "encoder.dim=128"], device="cpu").fit(data).save(
-        folder
-    )
+    one_network = ["epochs=1", "ensemble=1", "beside=[]", "validation=0", "encoder.dim=128"]
+    XMC.from_recipe("default", one_network, device="cpu").fit(data).save(folder)
     return folder
 
 

@@ -143,7 +143,7 @@ class XMC:
                     ranker = weighed_heads(ranker, material.tokenizer, held_out, self.device)
                 rankers.append(ranker)
             voices.append(Voice(material.tokenizer, rankers))
-            if material.tokenizer.n_cut:
+            if material.tokenizer.n_cut and not alike:  # which was told of these tokens already
                 longer = f"are longer than {recipe.tokens.max_tokens} tokens, and what is behind them was cut off"
                 sys.stderr.write(f"{recipe.name}: {material.tokenizer.n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
             n_before += recipe.ensemble
@@ -152,7 +152,7 @@ class XMC:
         elif self.recipe.beside:
             few = f"fewer than {LEAST_TO_WEIGH} validation rows cannot weigh the recipes beside it; validation= holds out more"
             sys.stderr.write(f"{main.name} was trained alone: {few}.\n")
-        self.stored = self._finished(main, data, material, voices, history, time.monotonic() - began)
+        self.stored = self._finished(main, data, made[0][1], voices, history, time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
         if place is not None:

@@ -75,7 +75,7 @@ def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: TokenBa
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_all_labels_against_autograd(name: str, with_bias: bool, labels_at_once: int) -> None:
     def loss(*arguments: object) -> Tensor:
-        return ALL_LABELS[name](*arguments, numbers=labels_at_once * N_ROWS)  # type: ignore[operator]
+        return ALL_LABELS[name](*arguments, numbers=labels_at_once * N_ROWS)
 
     against_naive(loss, with_bias, TARGETS, 2e-6, name)
 
@@ -84,14 +84,14 @@ def test_all_labels_against_autograd(name: str, with_bias: bool, labels_at_once:
 @pytest.mark.parametrize("numbers", [0, 1, 1 << 20])
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_rows_without_any_target(name: str, numbers: int) -> None:
-    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6, name)  # type: ignore[operator]
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6, name)
 
 
 @pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_all_labels_in_bfloat16(name: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)
-    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, TARGETS, 2e-2, name)  # type: ignore[operator]
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, TARGETS, 2e-2, name)
 
 
 @pytest.mark.gpu
@@ -102,7 +102,7 @@ def test_all_labels_on_a_gpu(name: str, numbers: int) -> None:
     found = [None if part is None else part.detach().to(device).requires_grad_() for part in parts(True)]
     wanted = [None if part is None else part.detach().double().cpu().requires_grad_() for part in found]
     targets = TokenBatch(*(part.to(device) for part in (TARGETS.ids, TARGETS.weights, TARGETS.offsets)))
-    loss, other = ALL_LABELS[name](*found, targets, WEIGHTS.to(device), numbers), naive(*wanted, TARGETS, WEIGHTS.double(), name)  # type: ignore
+    loss, other = ALL_LABELS[name](*found, targets, WEIGHTS.to(device), numbers), naive(*wanted, TARGETS, WEIGHTS.double(), name)
     assert loss.item() == pytest.approx(other.item(), rel=2e-2)
     loss.backward()
     other.backward()
@@ -270,7 +270,7 @@ def test_numbers_that_are_none_reach_the_loss(bad: float) -> None:
     vectors[wrong] = bad
     found = with_targets(torch.full((N_ROWS, 1), wrong), TARGETS, 40)
     assert not shortlist_bce(text, vectors[found.labels], None, found, WEIGHTS).isfinite()
-    assert not any(loss(text, vectors, None, TARGETS, WEIGHTS).isfinite() for loss in ALL_LABELS.values())  # type: ignore[operator]
+    assert not any(loss(text, vectors, None, TARGETS, WEIGHTS).isfinite() for loss in ALL_LABELS.values())
 
 
 def test_shortlist_bce_of_many_candidates_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,11 +190,12 @@ def test_a_recipe_is_trained_alone_where_nothing_can_weigh_those_beside_it(tmp_p
 
 
 def test_what_hardly_counts_is_left_out() -> None:
-    """The second of three scorers knows nothing."""
-    rng = np.random.default_rng(0)
+    """The second of three scorers knows nothing, and is given a little all the same."""
+    rng = np.random.default_rng(1)
     right = rng.random((200, 10)) < 0.2
     first, third = right + rng.normal(size=right.shape), right + rng.normal(size=right.shape)
     scores = np.stack([first, rng.normal(size=right.shape), third], axis=2)
+    assert fitted_weights(scores, right, np.ones_like(right), np.ones(right.shape))[1] > 0
     weights = weighing._fitted(scores, right, np.ones_like(right), np.ones(right.shape))
     assert weights[1] == 0 and weights[0] > 0 and weights[2] > 0
     assert weights[[0, 2]] == pytest.approx(fitted_weights(scores[..., [0, 2]], right, np.ones_like(right), np.ones(right.shape)))

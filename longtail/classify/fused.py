@@ -8,6 +8,7 @@ scores are computed twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -77,7 +78,7 @@ def all_labels_softmax(
     return _AllLabels.loss(text, vectors, bias, targets, row_weights, numbers, None, True)
 
 
-ALL_LABELS = {"bce": all_labels_bce, "softmax": all_labels_softmax}
+ALL_LABELS: dict[str, Callable[..., Tensor]] = {"bce": all_labels_bce, "softmax": all_labels_softmax}
 
 
 class _AllLabels(torch.autograd.Function):
@@ -209,6 +210,7 @@ def _shares(scores: Tensor, shift: Tensor | None, sums: Tensor, factors: Tensor)
 
 
 def _as_numbers(shift: Tensor | None, n: int) -> NDArray[np.float32]:
+    """(n,): what is added to scores, for kernels that always add."""
     found: NDArray[np.float32] = (torch.zeros(n) if shift is None else shift.detach().float()).numpy()
     return found
 
