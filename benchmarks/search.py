@@ -47,13 +47,15 @@ def clustered(n: int, dim: int, seed: int = 0) -> tuple[Floats, Floats]:
 def of_model(folder: Path) -> tuple[Floats, Floats | None, Floats]:
     """Vectors, biases and texts of a trained model that scores all labels."""
     from longtail.indexing import CPU, encoded, shortened
-    from longtail.store import load_model
+    from longtail.store import all_labels_of, load_model
     from longtail.values import Texts
 
     stored = load_model(folder, CPU, indexed=False)
     assert stored.label_texts is not None
-    labels = stored.rankers[0].searched()
-    texts = encoded(stored.voices[0], stored.rankers[0], Texts.of(shortened(stored.label_texts, N_TEXTS, seed=1)))
+    searched = all_labels_of(stored)
+    assert searched is not None
+    labels = searched.searched()
+    texts = encoded(stored, Texts.of(shortened(stored.label_texts, N_TEXTS, seed=1)))
     return labels.vectors, labels.bias if len(labels.bias) else None, texts
 
 

@@ -24,7 +24,7 @@ from longtail.explain import Explanation, TrainingRows, explain
 from longtail.graph.normalise import NORMALISERS
 from longtail.names import load as load_name
 from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.predict import Voice, predict
+from longtail.predict import Choir, Voice
 from longtail.predictions import most_filtered
 from longtail.ranker import Ranker, ranker_of
 from longtail.recipe import Recipe, read_recipe
@@ -166,15 +166,15 @@ class XMC:
             by: another way to find them than the recipe's, see `longtail.recipe.PredictSettings`: "all", "clusters" or "fused".
         """
         stored = self._trained()
-        voices = stored.voices
-        if by is not None:
-            voices = [replace(voice, rankers=[ranker.by(by) for ranker in voice.rankers]) for voice in voices]
+        choir = stored.choir
+        if by is not None and any(ranker.way != by for ranker in stored.rankers):
+            choir = Choir([replace(voice, rankers=[ranker.by(by) for ranker in voice.rankers]) for voice in stored.voices], stored.index)
         if k < 1:
             raise SettingError(f"k came as {k}; wanted 1 or more.")
         if isinstance(texts, str):
             raise SettingError("One text came where a list of texts was wanted; type predict([text]).")
         k = min(k, len(stored.label_counts))
-        found = predict(voices, Texts.of(texts), k, self.device)
+        found = choir.predict(Texts.of(texts), k, self.device)
         return replace(found, label_texts=stored.label_texts)
 
     def predict_test(self, data: Dataset, k: int = 100) -> Predictions:

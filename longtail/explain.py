@@ -20,7 +20,7 @@ from longtail.encode.bag import BagEncoder
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import SettingError
 from longtail.graph.inspect import find_label
-from longtail.predict import Voice, predict
+from longtail.predict import Voice
 from longtail.ranker import Ranker
 from longtail.sides import Head, rows_of
 from longtail.store import Stored
@@ -126,7 +126,7 @@ def explain(
     """
     if not isinstance(text, str):
         raise SettingError(f"{text!r} came as a text to explain a label of; wanted a str.")
-    found = predict(stored.voices, Texts.of([text]), min(LOOKED_AT, len(stored.label_counts)), device)
+    found = stored.choir.predict(Texts.of([text]), min(LOOKED_AT, len(stored.label_counts)), device)
     if label is None and found.ids[0, 0] < 0:
         raise SettingError("No label is predicted for this text; name one to be explained.")
     chosen = int(found.ids[0, 0]) if label is None else _chosen(stored, label)

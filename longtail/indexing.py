@@ -13,13 +13,11 @@ from rich.table import Table
 
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.predict import Voice
-from longtail.ranker import Ranker
-from longtail.search.folder import describe_indexes, replaced_folder
+from longtail.search.folder import FILES, describe_index, replaced_folder, write_labels
 from longtail.search.kinds import KINDS, kind_of
 from longtail.search.labels import Floats, Labels
 from longtail.search.tune import Tuned, tune
-from longtail.store import INDEX, load_model
+from longtail.store import INDEX, Stored, all_labels_of, load_model
 from longtail.values import Texts
 
 SAMPLE = 500  # texts that recall is measured with
@@ -29,7 +27,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Tried:
-    """All kinds of index that were measured for one network of a model, and the one that it now has."""
+    """All kinds of index that were measured for a model, and the one that it now has."""
 
     kinds: list[Tuned]
     chosen: Tuned
@@ -42,7 +40,7 @@ def index_model(
     k: int = 10,
     seed: int = 0,
     texts: Sequence[str] | Texts | None = None,
-) -> list[Tried]:
+) -> Tried:
     """Build an index beside the model's weights; from then on the model answers with it.
 
     Args:
@@ -54,51 +52,43 @@ def index_model(
         raise SettingError(f"k came as {k}; wanted 1 or more.")
     kinds = list(KINDS) if kind is None else [kind_of(kind).kind]
     stored = load_model(folder, CPU, indexed=False)
+    searched, joined = all_labels_of(stored), stored.choir.joined
+    if searched is None:
+        ways = " and ".join(sorted({ranker.way for ranker in stored.rankers} - {"all"}))
+        raise SettingError(f"{folder} finds labels by {ways}, which needs no index; an index is for models that score all labels.")
     if texts is None and stored.label_texts is not None:
         texts = shortened(stored.label_texts, SAMPLE, seed)
-    voices = [(voice, ranker) for voice in stored.voices for ranker in voice.rankers]
-    if all(ranker.way != "all" for _, ranker in voices):
-        raise SettingError(
-            f"{folder} finds labels by {voices[0][1].way}, which needs no index; an index is for models that score all labels."
-        )
-    tried: list[Tried] = []
-    built: list[tuple[Labels, Tuned] | None] = []
+    labels, mark = searched.searched(), searched.mark()
+    asked = near_labels(labels, SAMPLE, seed) if texts is None else encoded(stored, Texts.of(texts))
+    measured = []
     with replaced_folder(folder / INDEX) as fresh:
-        for place, (voice, ranker) in enumerate(voices):
-            if ranker.way != "all":
-                built.append(None)
-                continue
-            labels = ranker.searched()
-            asked = near_labels(labels, SAMPLE, seed) if texts is None else encoded(voice, ranker, Texts.of(texts))
-            measured = []
-            for name in kinds:
-                try:
-                    own = fresh / f"{place}-{name}"
-                    own.mkdir()
-                    measured.append(tune(labels.vectors, labels.bias if len(labels.bias) else None, asked, name, own, recall, k, seed))
-                except MissingExtra:
-                    if kind is not None:
-                        raise
-            chosen = fastest(measured, recall)
-            (fresh / f"{place}-{chosen.kind}").rename(fresh / str(place))
-            for rest in fresh.glob(f"{place}-*"):
-                shutil.rmtree(rest)
-            built.append((labels, chosen))
-            tried.append(Tried(measured, chosen))
-        describe_indexes(fresh, built)
-    return tried
+        for name in kinds:
+            own = fresh / name
+            own.mkdir()
+            try:
+                measured.append(tune(labels.vectors, labels.bias if len(labels.bias) else None, asked, name, own, recall, k, seed))
+            except MissingExtra:
+                if kind is not None:
+                    raise
+        chosen = fastest(measured, recall)
+        (fresh / chosen.kind).rename(fresh / FILES)
+        for name in set(kinds) - {chosen.kind}:
+            shutil.rmtree(fresh / name)
+        if joined is not None:
+            write_labels(labels, fresh / FILES)
+        describe_index(fresh, mark, chosen)
+    return Tried(measured, chosen)
 
 
-def index_table(tried: Sequence[Tried]) -> Table:
-    """What was measured, a row for each kind; those that were chosen are marked."""
+def index_table(tried: Tried) -> Table:
+    """What was measured, a row for each kind; the one that was chosen is marked."""
     table = Table(title="Indexes of label vectors", title_justify="left")
-    for column in ("", "kind", f"recall@{tried[0].chosen.k}", "p50 ms", "p99 ms", "MB on disk", "built in s"):
+    for column in ("", "kind", f"recall@{tried.chosen.k}", "p50 ms", "p99 ms", "MB on disk", "built in s"):
         table.add_column(column, justify="left" if column in ("", "kind") else "right")
-    for one in tried:
-        for measured in one.kinds:
-            numbers = (f"{measured.recall:.3f}", f"{measured.p50_ms:.2f}", f"{measured.p99_ms:.2f}")
-            size, seconds = f"{measured.n_bytes / 1e6:,.1f}", f"{measured.build_s:.1f}"
-            table.add_row("*" if measured is one.chosen else "", measured.kind, *numbers, size, seconds)
+    for measured in tried.kinds:
+        numbers = (f"{measured.recall:.3f}", f"{measured.p50_ms:.2f}", f"{measured.p99_ms:.2f}")
+        size, seconds = f"{measured.n_bytes / 1e6:,.1f}", f"{measured.build_s:.1f}"
+        table.add_row("*" if measured is tried.chosen else "", measured.kind, *numbers, size, seconds)
     return table
 
 
@@ -124,13 +114,17 @@ def shortened(texts: Texts, n: int, seed: int) -> list[str]:
     return asked
 
 
-def encoded(voice: Voice, ranker: Ranker, texts: Texts) -> Floats:
-    """(n, dim): what the ranker searches with."""
+def encoded(stored: Stored, texts: Texts) -> Floats:
+    """(n, dim): what the model searches with."""
     if not len(texts):
         raise DataError("No texts came to measure recall with; wanted some hundreds.")
-    rows = voice.tokenizer(texts)
-    found: Floats = ranker.encode(RaggedRows(rows.ids, rows.weights, rows.offsets, CPU)).numpy()
-    return found
+    if stored.choir.joined is not None:
+        found = stored.choir.joined.encode(texts, CPU)
+    else:
+        rows = stored.tokenizer(texts)
+        found = stored.rankers[0].encode(RaggedRows(rows.ids, rows.weights, rows.offsets, CPU))
+    made: Floats = found.numpy()
+    return made
 
 
 def near_labels(labels: Labels, n: int, seed: int) -> Floats:

@@ -6,18 +6,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from longtail.all_labels import FEW_TEXTS
 from longtail.encode.batch import RaggedRows
+from longtail.joined import Joined, Member
 from longtail.kernels.voices import best_named, best_sums, each_once
 from longtail.progress import progress
-from longtail.ranker import FEW_TEXTS, TEXTS_AT_ONCE, Heard, Ranker
-from longtail.search.labels import CORES
+from longtail.ranker import TEXTS_AT_ONCE, Heard, Ranker
+from longtail.search.labels import CORES, Index
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.values import Predictions, Texts
 
@@ -34,26 +36,61 @@ class Voice:
     offset: float = 0.0  # added to that sum
 
 
+@dataclass(frozen=True, eq=False)
+class Choir:
+    """Voices that answer together."""
+
+    voices: Sequence[Voice]
+    index: Index | None = None  # of the vectors of all of them side by side, where they are joined
+
+    def predict(self, texts: Texts, k: int, device: torch.device) -> Predictions:
+        """The k best labels of each text: of several rankers by the mean of their evidence, or of their chances where they search clusters
+        or centroids, as the papers' ensembles do; of several voices by the weighted sum of their evidence."""
+        ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
+        block = 8 * TEXTS_AT_ONCE
+        # one block is done before a bar is drawn, and a server asks for nothing else
+        with progress("Predicting", len(texts), "texts") if len(texts) > block else nullcontext(lambda amount: None) as advance:
+            for start in range(0, len(texts), block):
+                part = texts[start : start + block]
+                found, value = self._answer(part, k, device)
+                named = found.cpu().numpy()
+                ids.append(named.astype(np.int32))
+                # what a label hears of many others may add up to more than 1
+                scores.append(np.where(named >= 0, np.minimum(value.cpu().numpy(), 1), -np.inf).astype(np.float32))
+                advance(len(part))
+        return Predictions(np.concatenate(ids), np.concatenate(scores))
+
+    def _answer(self, texts: Texts, k: int, device: torch.device) -> Answer:
+        if self.joined is not None:
+            return self.joined.answer(texts, k, device)
+        return _by_one(self.voices[0], texts, k, device) if len(self.voices) == 1 else _by_all(self.voices, texts, k, device)
+
+    @cached_property
+    def joined(self) -> Joined | None:
+        """All networks as one, where there are several and each scores all labels."""
+        heard = _heard(self.voices)
+        rankers = [ranker for voice in heard for ranker in voice.rankers]
+        if len(rankers) == 1 or any(ranker.way != "all" for ranker in rankers):
+            return None
+        if len(self.voices) == 1:
+            members = [Member(heard[0].tokenizer, ranker, ranker.level_of[0] / len(rankers)) for ranker in rankers]
+            return Joined(tuple(members), sum(ranker.level_of[1] for ranker in rankers) / len(rankers), rankers[0].told, self.index)
+        members = [Member(voice.tokenizer, ranker, voice.weight / len(voice.rankers)) for voice in heard for ranker in voice.rankers]
+        return Joined(tuple(members), sum(voice.offset for voice in self.voices), torch.sigmoid, self.index)
+
+
 def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Predictions:
-    """The k best labels of each text: of several rankers by the mean of their evidence, or of their chances where they search clusters or
-    centroids, as the papers' ensembles do; of several voices by the weighted sum of their evidence."""
-    ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
-    block = 8 * TEXTS_AT_ONCE
-    # one block is done before a bar is drawn, and a server asks for nothing else
-    with progress("Predicting", len(texts), "texts") if len(texts) > block else nullcontext(lambda amount: None) as advance:
-        for start in range(0, len(texts), block):
-            part = texts[start : start + block]
-            found, value = _by_one(voices[0], part, k, device) if len(voices) == 1 else _by_all(voices, part, k, device)
-            named = found.cpu().numpy()
-            ids.append(named.astype(np.int32))
-            # what a label hears of many others may add up to more than 1
-            scores.append(np.where(named >= 0, np.minimum(value.cpu().numpy(), 1), -np.inf).astype(np.float32))
-            advance(len(part))
-    return Predictions(np.concatenate(ids), np.concatenate(scores))
+    """See `Choir.predict`."""
+    return Choir(voices).predict(texts, k, device)
 
 
 Answer = tuple[Tensor, Tensor]  # (n, m) label ids and their scores, 0 or more
 Found = TypeVar("Found")
+
+
+def _heard(voices: Sequence[Voice]) -> Sequence[Voice]:
+    """Those that count."""
+    return voices if len(voices) == 1 else [voice for voice in voices if voice.weight > 0] or voices[:1]
 
 
 # ---- by the networks of one recipe
@@ -64,14 +101,7 @@ def _by_one(voice: Voice, texts: Texts, k: int, device: torch.device) -> Answer:
     if len(rankers) == 1:
         return rankers[0].rank(tokens, k)
     wanted = 4 * k + 20  # what one ranker has low another may have high
-    if any(ranker.way != "all" for ranker in rankers):
-        return mean_of(_each(rankers, tokens, lambda ranker, tokens: ranker.rank(tokens, wanted)), k)
-    heard = _each(rankers, tokens, lambda ranker, tokens: ranker.hear(tokens, wanted))
-    ids = named_by([heard])
-    levels = torch.zeros(ids.shape)
-    for one in heard:
-        levels += one.ranker.level(one.evidence(ids)).cpu() / len(heard)
-    return _best(ids, levels, k, rankers[0].told)
+    return mean_of(_each(rankers, tokens, lambda ranker, tokens: ranker.rank(tokens, wanted)), k)
 
 
 def mean_of(found: Sequence[Answer], k: int) -> Answer:
@@ -88,19 +118,14 @@ def mean_of(found: Sequence[Answer], k: int) -> Answer:
 
 def _by_all(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Answer:
     """What any voice names is put to all of them, so that none is silent about what another has found."""
-    counted = [voice for voice in voices if voice.weight > 0] or voices[:1]
+    counted = _heard(voices)
     heard = [hear(voice, texts, max(NAMED, 2 * k), device) for voice in counted]
     ids = named_by(heard)
     odds = torch.full(ids.shape, sum(voice.offset for voice in voices))
     for voice, own in zip(counted, heard, strict=True):
         odds += voice.weight * evidence(own, ids)
-    return _best(ids, odds, k, torch.sigmoid)
-
-
-def _best(ids: Tensor, levels: Tensor, k: int, told: Callable[[Tensor], Tensor]) -> Answer:
-    """The k best, and their levels as they are told."""
-    found, best = best_named(ids.numpy(), levels.numpy(), k)
-    return torch.from_numpy(found), told(torch.from_numpy(best))
+    found, best = best_named(ids.numpy(), odds.numpy(), k)
+    return torch.from_numpy(found), torch.sigmoid(torch.from_numpy(best))
 
 
 def hear(voice: Voice, texts: Texts, k: int, device: torch.device) -> list[Heard]:

@@ -6,26 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from longtail.all_labels import AllLabels
 from longtail.classify.candidates import scores_of
-from longtail.classify.fused import matrix_type
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
 from longtail.errors import SettingError, UnknownName
 from longtail.kernels.voices import scores_at
-from longtail.network import Network
-from longtail.search.exact import Exact
-from longtail.search.labels import Index, Labels
+from longtail.network import Network, Side
+from longtail.search.labels import Index
 from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, best, nearest_labels
 from longtail.train.course import GAME_NEIGHBOURS, Course
 
 TEXTS_AT_ONCE = 1024
-FEW_TEXTS, MANY_LABELS = 32, 100_000  # for which an index is looked into, where there is one
 GAME_SPEAKERS = 50  # labels of a text whose scores are passed on to their neighbours
-SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
 NUMBERS_AT_ONCE = 1 << 25  # of label vectors that are looked up
 LEAST_CHANCE = 1e-6
 WAYS = ("all", "clusters", "fused")
@@ -50,7 +46,7 @@ class Ranker:
     slope: float = 1.0  # a chance is sigmoid(slope x score + offset); scores of two heads, added up, are no log-odds by themselves
     offset: float = 0.0
     removed: Tensor | None = None  # (n_labels,) bool: labels that are never named; None where there are none
-    index: Index | None = None  # of the first labels of `searched()`, for "all" on a CPU; those behind them were added since
+    index: Index | None = None  # of the first labels, for "all" on a CPU; those behind them were added since
 
     @property
     def n_bytes(self) -> int:
@@ -89,7 +85,7 @@ class Ranker:
     @torch.no_grad()
     def scored(self, tokens: RaggedRows, k: int) -> tuple[Tensor, Tensor]:
         """(n, k) ids of the best of all labels, and their scores as they are."""
-        found = [self._searched_for(self._text(batch), k) for batch in self._batches(tokens)]
+        found = [self.all_labels.best(self._text(batch), k) for batch in self._batches(tokens)]
         return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
 
     @torch.no_grad()
@@ -98,7 +94,7 @@ class Ranker:
         if self.way != "all":
             return Heard(self, *self.rank(tokens, k), None)
         text = self.encode(tokens)
-        found = [self._searched_for(part, k) for part in text.split(TEXTS_AT_ONCE)]
+        found = [self.all_labels.best(part, k) for part in text.split(TEXTS_AT_ONCE)]
         ids, scores = torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
         return Heard(self, torch.where(scores > -torch.inf, ids, NOTHING), scores, text)  # removed labels have -inf
 
@@ -112,10 +108,6 @@ class Ranker:
             return iter([tokens.all()])
         places = torch.arange(len(tokens), device=self.vectors.device)
         return (tokens.take(rows) for rows in places.split(TEXTS_AT_ONCE) if len(rows))
-
-    def searched(self) -> Labels:
-        """Vectors and biases whose products with `encode` are the scores of all labels; in place, on a CPU."""
-        return Labels.of(self.vectors.numpy(), None if self.bias is None else (self.bias * self.share_of_bias).numpy())
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -140,86 +132,31 @@ class Ranker:
 
     def _all(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The best of all labels."""
-        ids, scores = self._searched_for(text, k)
+        ids, scores = self.all_labels.best(text, k)
         return filled(ids, self.told(self.level(scores)), k)
 
     def level(self, scores: Tensor) -> Tensor:
         """Scores of all heads as log-odds, or as the cosines they are."""
-        return self.slope * scores + self.offset if self.chances else scores
+        slope, offset = self.level_of
+        return slope * scores + offset
+
+    @property
+    def level_of(self) -> tuple[float, float]:
+        """Slope and offset from scores to levels."""
+        return (self.slope, self.offset) if self.chances else (1.0, 0.0)
 
     def told(self, levels: Tensor) -> Tensor:
         """Levels as numbers from 0 to 1."""
         return torch.sigmoid(levels) if self.chances else ((1 + levels / len(self.heads)) / 2).clamp(min=0.0)  # a cosine of -1 is 0
 
-    def _searched_for(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The best of all labels by their scores: on a CPU by exact search, or by an index where there is one."""
-        if text.is_cuda:
-            return self._scored(text, k)
-        # one product for many texts and some labels is quicker than to look labels up text by text
-        if self.index is None or (len(text) > FEW_TEXTS and len(self.vectors) < MANY_LABELS):
-            ids, scores = map(torch.from_numpy, self._exact.search(text.numpy(), k))
-            return ids, scores
-        return self._by_index(self.index, text, k)
-
-    def _by_index(self, index: Index, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The best of the labels that the index knows, by exact scores, and of those that were added since."""
-        known, wanted = len(index.labels), k
-        while True:
-            found, values = map(torch.from_numpy, index.search(text.numpy(), wanted))
-            if self.removed is None:
-                break
-            values = values.masked_fill(self.removed[found.clamp(min=0)], -torch.inf)
-            if wanted >= known or int((values > -torch.inf).sum(dim=1).min()) >= k:
-                break
-            wanted = min(known, 4 * wanted)  # removed labels took the places of others
-        if self._added is None and self.removed is None:
-            return found, values
-        if self._added is not None:
-            ids, scores = map(torch.from_numpy, self._added.search(text.numpy(), k))
-            found, values = torch.cat([found, ids + known], dim=1), torch.cat([values, scores], dim=1)
-        top = torch.topk(values, min(k, values.shape[1]), dim=1)
-        return torch.gather(found, 1, top.indices), top.values
-
     @cached_property
-    def _exact(self) -> Exact:
-        """Of all labels, on a CPU."""
-        return Exact(self.labels)
+    def all_labels(self) -> AllLabels:
+        """What "all" searches: products with `encode` are scores."""
+        return AllLabels(len(self.vectors), self.side, self.removed, self.index)
 
-    @cached_property
-    def _added(self) -> Exact | None:
-        """Of the labels that the index does not know, where there are some."""
-        known = 0 if self.index is None else len(self.index.labels)
-        if known == len(self.vectors):
-            return None
-        return Exact(Labels(self.labels.vectors[known:], self.labels.bias[known:]))
-
-    @cached_property
-    def labels(self) -> Labels:
-        """As `searched`, with a bias that no removed label is found with."""
-        labels = self.searched()
-        if self.removed is None:
-            return labels
-        bias = labels.bias if len(labels.bias) else np.zeros(len(labels), np.float32)
-        return Labels(labels.vectors, np.where(self.removed.numpy(), np.float32(-np.inf), bias))
-
-    def _scored(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """All labels, a chunk of them at a time."""
-        kind = matrix_type(text.device)
-        small = text.to(kind)
-        chunk = max(1, SCORES_AT_ONCE // max(1, len(text)))
-        ids = scores = None
-        for start in range(0, len(self.vectors), chunk):
-            part = (small @ self.vectors[start : start + chunk].to(kind).T).float()
-            if self.bias is not None:
-                part += self.bias[start : start + chunk] * self.share_of_bias
-            if self.removed is not None:
-                part.masked_fill_(self.removed[start : start + chunk], -torch.inf)
-            top = torch.topk(part, min(k, part.shape[1]), dim=1)
-            ids = top.indices + start if ids is None else torch.cat([ids, top.indices + start], dim=1)
-            scores = top.values if scores is None else torch.cat([scores, top.values], dim=1)
-        assert ids is not None and scores is not None
-        top = torch.topk(scores, min(k, scores.shape[1]), dim=1)
-        return torch.gather(ids, 1, top.indices), top.values
+    def side(self, labels: slice | Tensor) -> Side:
+        """Vectors and biases of some labels, as they enter scores."""
+        return self.vectors[labels], None if self.bias is None else self.bias[labels] * self.share_of_bias
 
     def _by_clusters(self, text: Tensor, for_clusters: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Labels of the best clusters; score = chance of the label x chance of its cluster, each after GAME where there is a graph."""
@@ -286,7 +223,7 @@ class Heard:
 
     def _computed(self, ids: Tensor, text: Tensor) -> Tensor:
         if not text.is_cuda:
-            labels, given = self.ranker.labels, (ids, self.ids, self.scores, text)
+            labels, given = self.ranker.all_labels.labels, (ids, self.ids, self.scores, text)
             return torch.from_numpy(scores_at(*(part.numpy() for part in given), labels.vectors, labels.bias))
         vectors, bias = self.ranker.vectors, self.ranker.bias
         at_once = max(1, NUMBERS_AT_ONCE // max(1, ids.shape[1] * vectors.shape[1]))

@@ -15,9 +15,11 @@ README.md            the model card
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +29,18 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 import longtail
+from longtail.all_labels import AllLabels
 from longtail.data.files import new_folder
 from longtail.encode.table import Table
 from longtail.encode.transformer import TransformerEncoder
 from longtail.errors import DataError, LongtailError
 from longtail.graph.store import load_graph, save_graph
 from longtail.network import Network
-from longtail.predict import Voice
+from longtail.predict import Choir, Voice
 from longtail.ranker import Ranker
 from longtail.recipe import Recipe, make_recipe
-from longtail.search.folder import open_indexes
+from longtail.search.folder import FILES, open_index, read_labels
+from longtail.search.labels import Index
 from longtail.shortlist.search import ClusterIndex, Neighbours
 from longtail.tokens.load import load_tokenizer
 from longtail.tokens.tokenizer import Tokenizer
@@ -68,6 +72,11 @@ class Stored:
     about: dict[str, Any]  # data, counts, seeds, seconds: what the card tells
     history: list[dict[str, Any]]
     folder: Path | None = None  # where it lies
+    index: Index | None = None  # of all networks' label vectors side by side, where they are joined
+
+    @cached_property
+    def choir(self) -> Choir:
+        return Choir(self.voices, self.index)
 
     @property
     def removed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -204,7 +213,7 @@ def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stor
     for name in (WEIGHTS, LABELS, *(_tokenizer_file(place) for place in range(len(voices)))):
         if not (folder / name).is_file():
             raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
-    tokenizers = [load_tokenizer(folder / _tokenizer_file(place)) for place in range(len(voices))]
+    tokenizers = _tokenizers([folder / _tokenizer_file(place) for place in range(len(voices))])
     tensors = _whole(folder / WEIGHTS, lambda path: load_file(path, device=str(device)))
     arrays = _whole(folder / LABELS, _arrays)
     graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
@@ -212,11 +221,12 @@ def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stor
     try:
         counts, texts = arrays["counts"], Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
         has_index = indexed and device.type == "cpu" and (folder / INDEX).exists()
+        on_disk = has_index or len(described) > 1  # of several networks vectors are joined
         made: list[Voice] = []
         first = 0
         for own, tokenizer, voice in zip((recipe, *recipe.beside), tokenizers, voices, strict=True):
             places = range(first, first + voice["rankers"])
-            rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, has_index) for place in places]
+            rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, on_disk) for place in places]
             made.append(Voice(tokenizer, rankers, voice["weight"], voice["offset"]))
             first = places.stop
         all_vectors = [ranker.vectors for voice in made for ranker in voice.rankers]
@@ -229,10 +239,22 @@ def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stor
         raise DataError(
             f"{folder} holds files of different models ({str(error).partition(chr(10))[0]}). Copy it again, or train anew."
         ) from error
-    if has_index:
-        made = _with_indexes(made, folder / INDEX)
     stored = Stored(recipe, made, texts, counts, graph, about, history, folder)
+    if has_index:
+        stored = _with_index(stored, folder / INDEX)
     return stored.without(arrays["removed"]) if "removed" in arrays else stored
+
+
+def _tokenizers(paths: list[Path]) -> list[Tokenizer]:
+    """One for each file; the same one for files that are alike, so that recipes which read alike read once."""
+    known: dict[bytes, Tokenizer] = {}
+    found = []
+    for path in paths:
+        content = hashlib.sha256(path.read_bytes()).digest()
+        if content not in known:
+            known[content] = load_tokenizer(path)
+        found.append(known[content])
+    return found
 
 
 def load_rows(folder: Path, n_labels: int) -> tuple[Texts, csr_matrix] | None:
@@ -247,10 +269,25 @@ def load_rows(folder: Path, n_labels: int) -> tuple[Texts, csr_matrix] | None:
         raise DataError(f"{folder / ROWS} is of another model ({error}). Delete it; predictions do not need it.") from error
 
 
-def _with_indexes(voices: list[Voice], folder: Path) -> list[Voice]:
-    """The voices, each of whose rankers answers with its index."""
-    opened = iter(open_indexes(folder, [ranker.searched() for voice in voices for ranker in voice.rankers]))
-    return [replace(voice, rankers=[replace(ranker, index=next(opened)) for ranker in voice.rankers]) for voice in voices]
+def _with_index(stored: Stored, folder: Path) -> Stored:
+    """Answering with the index in that folder."""
+    searched = all_labels_of(stored)
+    if searched is None:
+        return stored
+    if stored.choir.joined is not None:  # whose vectors lie side by side in that folder alone
+        return replace(stored, index=open_index(folder, searched.mark(), lambda: read_labels(folder / FILES)))
+    (voice,) = stored.voices
+    (ranker,) = voice.rankers
+    index = open_index(folder, searched.mark(), searched.searched)
+    return replace(stored, voices=[replace(voice, rankers=[replace(ranker, index=index)])])
+
+
+def all_labels_of(stored: Stored) -> AllLabels | None:
+    """What is searched for the best of all labels; None where labels are found in another way."""
+    if stored.choir.joined is not None:
+        return stored.choir.joined.all_labels
+    first = stored.rankers[0]
+    return first.all_labels if len(stored.rankers) == 1 and first.way == "all" else None
 
 
 def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
@@ -271,11 +308,11 @@ def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 
 
 def _unpacked(
-    tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device, has_index: bool
+    tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device, on_disk: bool
 ) -> Ranker:
     if device.type == "cpu":
         # a mapped tensor begins anywhere in its file, and the last bit of a product depends on how its factors lie in memory
-        mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" or has_index else set())
+        mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" or on_disk else set())
         tensors = {name: tensor if name in mapped else tensor.clone() for name, tensor in tensors.items()}
     dim = tensors["network.table.weight"].shape[1]
     table = Table(0, dim, 0.0)

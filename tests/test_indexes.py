@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import longtail
-from longtail import ranker as ranking
+from longtail import XMC, all_labels
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.errors import DataError, MissingExtra, SettingError, UnknownName
 from longtail.indexing import fastest, index_model, index_table, near_labels, shortened
@@ -28,7 +28,7 @@ from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes, select
 from longtail.ranker import Ranker
 from longtail.search import exact, products
 from longtail.search.exact import Exact
-from longtail.search.folder import ABOUT, describe_indexes, open_indexes, replaced_folder
+from longtail.search.folder import ABOUT, FILES, describe_index, open_index, replaced_folder
 from longtail.search.kinds import KINDS, kind_of
 from longtail.search.labels import Index, Labels
 from longtail.search.quantised import Bits, Bytes
@@ -335,12 +335,11 @@ def test_texts_to_tune_with() -> None:
 @pytest.mark.parametrize("kind", ALL)
 def test_through_a_folder(kind: str, tmp_path: Path) -> None:
     vectors, bias, texts = clustered(500)
-    (tmp_path / "index" / "1").mkdir(parents=True)
-    found = tune(vectors, bias, texts, kind, tmp_path / "index" / "1")
-    labels = Labels.of(vectors, bias)
-    describe_indexes(tmp_path / "index", [None, (labels, found)])
-    none, again = open_indexes(tmp_path / "index", [labels, labels])
-    assert none is None and again is not None and again.kind == kind
+    (tmp_path / "index" / FILES).mkdir(parents=True)
+    found = tune(vectors, bias, texts, kind, tmp_path / "index" / FILES)
+    describe_index(tmp_path / "index", "mark", found)
+    again = open_index(tmp_path / "index", "mark", lambda: Labels.of(vectors, bias))
+    assert again.kind == kind
     for one, other in zip(again.search(texts, 10), found.index.search(texts, 10), strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -401,7 +400,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.fixture
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where scores without an index are looked at: rounded to bfloat16 they may come in another order."""
-    monkeypatch.setattr(ranking, "matrix_type", lambda device: torch.float32)
+    monkeypatch.setattr(all_labels, "matrix_type", lambda device: torch.float32)
 
 
 TEXTS = ["morv nalk bush ment", "", "unknownword", "nalk ment"]
@@ -428,7 +427,7 @@ def rankers(folder: Path) -> list[Ranker]:
 def test_a_model_answers_with_its_index(kind: str, folder: Path, in_float32: None) -> None:
     before = longtail.load(folder, device="cpu").predict(TEXTS, 24)
     assert before.ids.min() >= 0
-    (tried,) = index_model(folder, kind, recall=0.9)
+    tried = index_model(folder, kind, recall=0.9)
     assert tried.chosen.kind == kind and [one.kind for one in tried.kinds] == [kind]
     (ranker,) = rankers(folder)
     assert ranker.index is not None and ranker.index.kind == kind
@@ -436,16 +435,16 @@ def test_a_model_answers_with_its_index(kind: str, folder: Path, in_float32: Non
     assert before.ids.tolist() == after.ids.tolist()
     np.testing.assert_allclose(before.scores, after.scores, rtol=1e-4)
     assert load_model(folder, CPU, indexed=False).rankers[0].index is None
-    assert sorted(path.name for path in (folder / INDEX).iterdir()) == ["0", ABOUT]
+    assert sorted(path.name for path in (folder / INDEX).iterdir()) == sorted([FILES, ABOUT])
     assert not list(folder.glob(".*"))
 
 
 def test_the_fastest_kind_is_chosen(folder: Path) -> None:
-    (tried,) = index_model(folder, recall=0.9)
+    tried = index_model(folder, recall=0.9)
     assert [one.kind for one in tried.kinds] == list(ALL)
     assert tried.chosen.p50_ms == min(one.p50_ms for one in tried.kinds if one.recall >= 0.9)
-    assert json.loads((folder / INDEX / ABOUT).read_text())["indexes"][0]["kind"] == tried.chosen.kind
-    lines = to_text(index_table([tried])).splitlines()
+    assert json.loads((folder / INDEX / ABOUT).read_text())["index"]["kind"] == tried.chosen.kind
+    lines = to_text(index_table(tried)).splitlines()
     assert "recall@10" in lines[2] and f"{tried.chosen.recall:.3f}" in next(line for line in lines if "*" in line)
     assert [kind for kind in ALL for line in lines if f" {kind} " in line] == list(ALL)
     index_model(folder, "exact")
@@ -455,7 +454,7 @@ def test_the_fastest_kind_is_chosen(folder: Path) -> None:
 
 def test_all_kinds_but_one_without_usearch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
-    (tried,) = index_model(folder, recall=0.5)
+    tried = index_model(folder, recall=0.5)
     assert [one.kind for one in tried.kinds] == ["exact", "int8", "binary"]
     with pytest.raises(MissingExtra):
         index_model(folder, "hnsw")
@@ -488,28 +487,62 @@ def test_two_heads_and_cosines(chances: bool, in_float32: None) -> None:
     vectors, bias = torch.from_numpy(random.standard_normal((50, 8)).astype(np.float32)), torch.linspace(-1, 1, 50)
     vectors /= vectors.norm(dim=1, keepdim=True)
     plain = Ranker(Known(), vectors, bias, "all", beta=0.3, heads=("labels", "classifiers"), scales=(1.0, 0.0), chances=chances)  # type: ignore[arg-type]
-    np.testing.assert_allclose(plain.searched().bias, 0.6 * np.linspace(-1, 1, 50), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(plain.all_labels.searched().bias, 0.6 * np.linspace(-1, 1, 50), rtol=1e-5, atol=1e-6)
     tokens = RaggedRows(np.arange(9, dtype=np.int32), np.ones(9, np.float32), np.arange(10), CPU)
     assert plain.encode(tokens).shape == (9, 8)
-    ids, scores = replace(plain, index=Exact(plain.searched())).rank(tokens, 5)
+    ids, scores = replace(plain, index=Exact(plain.all_labels.searched())).rank(tokens, 5)
     found, values = plain.rank(tokens, 5)
     assert ids.tolist() == found.tolist()
     np.testing.assert_allclose(scores.numpy(), values.numpy(), rtol=1e-5)
 
 
-def test_several_networks_each_have_an_index(tmp_path: Path) -> None:
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """The folder of a model of two networks, of which the second is the first with other label vectors."""
     stored = trained("default").stored
     assert stored is not None
     (ranker,) = stored.rankers
     assert ranker.bias is not None
-    turned = replace(ranker, network=copy.deepcopy(ranker.network), vectors=-ranker.vectors, bias=ranker.bias.clone())
-    save_model(tmp_path / "model", replace(stored, voices=[replace(stored.voices[0], rankers=[ranker, turned])]))
-    assert len(index_model(tmp_path / "model", "int8", recall=0.5)) == 2
-    one, other = rankers(tmp_path / "model")
-    assert one.index is not None and other.index is not None
-    assert (
-        one.index.labels.vectors.tolist() == ranker.vectors.tolist() and other.index.labels.vectors.tolist() == (-ranker.vectors).tolist()
-    )
+    turned = replace(ranker, network=copy.deepcopy(ranker.network), vectors=ranker.vectors.roll(1, 0) / 2, bias=ranker.bias.clone())
+    save_model(tmp_path / "pair", replace(stored, voices=[replace(stored.voices[0], rankers=[ranker, turned])]))
+    return tmp_path / "pair"
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_several_networks_have_one_index(kind: str, pair: Path) -> None:
+    before = longtail.load(pair, device="cpu").predict(TEXTS, 24)
+    tried = index_model(pair, kind, recall=0.9)
+    assert tried.chosen.kind == kind
+    model = longtail.load(pair, device="cpu")
+    assert model.stored is not None and model.stored.choir.joined is not None
+    index = model.stored.choir.joined.all_labels.index
+    assert index is not None and index.kind == kind and all(ranker.index is None for ranker in model.stored.rankers)
+    one, other = model.stored.rankers
+    side_by_side = torch.cat([one.vectors, other.vectors], dim=1) / 2**0.5  # each counts half, of which text and label have a root
+    np.testing.assert_allclose(index.labels.vectors, side_by_side.numpy(), rtol=1e-6)
+    after = model.predict(TEXTS, 24)
+    assert before.ids.tolist() == after.ids.tolist()
+    np.testing.assert_allclose(before.scores, after.scores, rtol=1e-4)
+    model.remove_labels([int(before.ids[0, 0])])
+    assert label_ids(model, TEXTS[0], 3) == before.ids[0, 1:4].tolist()
+    (added,) = model.add_labels(["morv nalk bush ment"])
+    assert added == 24 and 24 in label_ids(model, TEXTS[0], 3)
+    assert longtail.load(pair, device="cpu").predict(TEXTS, 3).ids.tolist() == model.predict(TEXTS, 3).ids.tolist()
+
+
+def label_ids(model: XMC, text: str, k: int) -> list[int]:
+    return [int(label) for label in model.predict([text], k).ids[0]]
+
+
+def test_an_index_of_other_networks(pair: Path, tmp_path: Path) -> None:
+    index_model(pair, "int8", recall=0.5)
+    model = longtail.load(pair, device="cpu")
+    stored = model.stored
+    assert stored is not None
+    one, other = stored.rankers
+    save_model(tmp_path / "other", replace(stored, voices=[replace(stored.voices[0], rankers=[other, one])]))
+    shutil.copytree(pair / INDEX, tmp_path / "other" / INDEX)
+    fails(tmp_path / "other", "index is of other label vectors than .*other has")
 
 
 def test_labels_removed_and_added(folder: Path) -> None:
@@ -550,7 +583,7 @@ def test_a_model_without_label_texts(tmp_path: Path) -> None:
     assert stored is not None
     save_model(tmp_path / "model", replace(stored, label_texts=None))
     for texts in (None, TEXTS):
-        (tried,) = index_model(tmp_path / "model", "int8", recall=0.5, texts=texts)
+        tried = index_model(tmp_path / "model", "int8", recall=0.5, texts=texts)
         assert tried.chosen.recall >= 0.5
     with pytest.raises(DataError, match="No texts came"):
         index_model(tmp_path / "model", "int8", texts=[])
@@ -569,7 +602,7 @@ def fails(folder: Path, told: str) -> None:
 @pytest.mark.parametrize("damage", ["empty", "nonsense", "cut short", "another end", "missing"])
 def test_damaged_files(kind: str, damage: str, folder: Path) -> None:
     index_model(folder, kind, recall=0.5)
-    place = max((folder / INDEX / "0").iterdir(), key=lambda path: path.stat().st_size)
+    place = max((folder / INDEX / FILES).iterdir(), key=lambda path: path.stat().st_size)
     content = place.read_bytes()
     if damage == "missing":
         place.unlink()
@@ -581,7 +614,7 @@ def test_damaged_files(kind: str, damage: str, folder: Path) -> None:
     assert longtail.load(folder, device="cpu").predict(TEXTS).ids.shape == (4, 5)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 1, "indexes": [{}]}', '{"format": 1, "indexes": 3}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 2}', '{"format": 2, "index": {}}', '{"format": 2, "index": 3}'])
 def test_damaged_descriptions(content: str, folder: Path) -> None:
     index_model(folder, "exact")
     (folder / INDEX / ABOUT).write_text(content)
@@ -598,9 +631,7 @@ def test_foreign_indexes(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / INDEX, tmp_path / "other" / INDEX)
     fails(tmp_path / "other", "index is of other label vectors than .*other has")
     told = json.loads((folder / INDEX / ABOUT).read_text())
-    (folder / INDEX / ABOUT).write_text(json.dumps({**told, "indexes": []}))
-    fails(folder, "index is of other label vectors")
     (folder / INDEX / ABOUT).write_text(json.dumps({**told, "format": 9}))
-    fails(folder, "index is of format 9; this longtail reads format 1")
-    (folder / INDEX / ABOUT).write_text(json.dumps({**told, "indexes": [{**told["indexes"][0], "kind": "tree"}]}))
+    fails(folder, "index is of format 9; this longtail reads format 2")
+    (folder / INDEX / ABOUT).write_text(json.dumps({**told, "index": {**told["index"], "kind": "tree"}}))
     fails(folder, "index is damaged")

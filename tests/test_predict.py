@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
-from longtail import XMC, Texts, names
+from longtail import XMC, Texts, all_labels, names
 from longtail import ranker as ranking
 from longtail.classify import candidates
 from longtail.encode.batch import RaggedRows, TokenBatch
@@ -28,6 +28,7 @@ from longtail.predict import Voice, predict
 from longtail.ranker import Ranker
 from longtail.shortlist import search
 from longtail.shortlist.search import ClusterIndex, Neighbours
+from longtail.tokens.tokenizer import Tokenizer
 from longtail.tokens.words import Words
 from tests.spelled import N_LABELS, Command, small_model, spelled_out, trained
 from tests.spelled import command as command
@@ -41,7 +42,7 @@ TOKENIZER = Words().fit([" ".join(WORDS)])  # ids 1, 2, 3
 @pytest.fixture(autouse=True)
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding to bfloat16, where the machine can, would make numbers that nobody works out by hand."""
-    for module in (ranking, candidates, search):
+    for module in (all_labels, candidates, search):
         monkeypatch.setattr(module, "matrix_type", lambda device: torch.float32)
 
 
@@ -90,7 +91,7 @@ def test_all_labels_by_hand() -> None:
 @pytest.mark.parametrize("texts_at_once", [2, 1024])
 def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is held at a time."""
-    monkeypatch.setattr(ranking, "SCORES_AT_ONCE", scores_at_once)
+    monkeypatch.setattr(all_labels, "SCORES_AT_ONCE", scores_at_once)
     monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", texts_at_once)
     random = np.random.default_rng(0)
     texts, vectors, bias = (random.normal(size=size).astype(np.float32) for size in ((5, 8), (33, 8), (33,)))
@@ -100,7 +101,7 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
     best = np.argsort(-expected, axis=1)[:, :7]
     assert ids.tolist() == best.tolist()
     assert np.allclose(scores, sigmoid(np.take_along_axis(expected, best, axis=1)), atol=1e-6)
-    ids, scores = found._scored(torch.from_numpy(texts), 7)  # as a GPU does it
+    ids, scores = found.all_labels._scored(torch.from_numpy(texts), 7)  # as a GPU does it
     assert ids.tolist() == best.tolist()
     assert np.allclose(scores, np.take_along_axis(expected, best, axis=1), atol=1e-5)
 
@@ -294,6 +295,44 @@ def test_what_one_of_an_ensemble_names_is_put_to_the_others() -> None:
     other = ranker(Known([[1.0]]), [[-1.5 * label] for label in range(many)], "all")
     found = predict([Voice(TOKENIZER, [one, other])], Texts.of(["zero"]), 1, CPU)
     assert found.ids[0].tolist() == [0] and found.scores[0, 0] == pytest.approx(0.5)  # the first has it last: (0 - 0) / 2
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_networks_side_by_side_against_brute_force(data: st.DataObject) -> None:
+    """Voices of one or two networks each, of any weights, slopes and dimensions, with and without biases and removed labels."""
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    n_labels, gone = 12, data.draw(st.lists(st.integers(0, 11), max_size=3))
+    voices, levels, alone = [], np.zeros((len(WORDS), n_labels)), data.draw(st.booleans())
+    for _ in range(1 if alone else data.draw(st.integers(2, 3))):
+        n_rankers, weight, offset = data.draw(st.integers(2 if alone else 1, 3)), random.random() + 0.1, random.normal()
+        rankers = []
+        for _ in range(n_rankers):
+            dim, has_bias = int(random.integers(1, 5)), bool(random.integers(2))
+            texts, vectors = random.normal(size=(len(WORDS), dim)), random.normal(size=(n_labels, dim))
+            bias = random.normal(size=n_labels) if has_bias else np.zeros(n_labels)
+            one = ranker(Known(texts.tolist()), vectors.tolist(), "all", bias=bias.tolist() if has_bias else None)
+            one = replace(one, slope=float(random.normal()), offset=float(random.normal()))
+            scores = texts @ vectors.T + bias
+            levels += (one.slope * scores + one.offset if alone else weight * scores) / n_rankers
+            rankers.append(one.without(torch.tensor(gone)) if gone else one)
+        levels += 0 if alone else offset
+        voices.append(Voice(TOKENIZER, rankers, weight, offset))
+    levels[:, gone] = -np.inf
+    k = data.draw(st.integers(1, n_labels))
+    found = predict(voices, Texts.of(WORDS), k, CPU)
+    wanted = -np.sort(-levels, axis=1)[:, :k]
+    assert ((found.ids == -1) == np.isneginf(wanted)).all()
+    assert np.allclose(np.where(found.ids < 0, 0, found.scores), sigmoid(wanted), atol=1e-5)
+    assert np.allclose(np.take_along_axis(levels, np.maximum(found.ids, 0), axis=1)[found.ids >= 0], wanted[found.ids >= 0], atol=1e-4)
+
+
+def test_networks_that_read_alike_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(Tokenizer, "__call__", lambda self, texts, read=Tokenizer.__call__: asked.append(len(texts)) or read(self, texts))
+    one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    predict([Voice(TOKENIZER, [one, one]), Voice(TOKENIZER, [one])], Texts.of(["zero", "two"]), 3, CPU)
+    assert asked == [2]
 
 
 def test_an_ensemble_of_beams_counts_what_one_did_not_find_as_nothing() -> None:

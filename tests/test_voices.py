@@ -217,7 +217,7 @@ def test_the_three_ways_of_default() -> None:
 
 def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits for scans in threads; were these the threads that they run in themselves, none would ever be free."""
-    monkeypatch.setattr(search_labels, "LABELS_A_THREAD", 1)
+    monkeypatch.setattr(search_labels, "NUMBERS_A_THREAD", 1)
     data = spelled_out()
     model = XMC.from_recipe("default", [*SMALL["default"], f"ensemble={2 * search_labels.CORES + 1}"], device="cpu").fit(data)
     assert data.test.texts is not None

@@ -1,4 +1,4 @@
-"""Indexes in a folder of their own: index.json, and a folder of files for each that has some. They appear whole or not at all."""
+"""An index in a folder of its own: index.json, and its files in another. It appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from longtail.data.files import new_folder
 from longtail.errors import DataError, MissingExtra
@@ -17,8 +18,8 @@ from longtail.search.kinds import KINDS
 from longtail.search.labels import Index, Labels
 from longtail.search.tune import Tuned
 
-FORMAT = 1
-ABOUT = "index.json"
+FORMAT = 2
+ABOUT, FILES, VECTORS, BIAS = "index.json", "files", "vectors.npy", "bias.npy"
 END_BYTES = 1 << 12  # at both ends of a file, by which it is recognised: reading all of it would take longer than the first answer
 
 
@@ -37,45 +38,47 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def describe_indexes(folder: Path, built: Sequence[tuple[Labels, Tuned] | None]) -> None:
-    """Write index.json; the files of the first index lie in the folder "0", and so on. None stands for what has no index."""
-    entries: list[dict[str, Any] | None] = []
-    for place, one in enumerate(built):
-        if one is None:
-            entries.append(None)
-            continue
-        labels, tuned = one
-        files = {path.name: _ends(path) for path in sorted((folder / str(place)).iterdir())}
-        entries.append({"mark": labels.mark(), **tuned.told(), "files": files})
-    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "indexes": entries}, indent=1), encoding="utf-8")
+def describe_index(folder: Path, mark: str, tuned: Tuned) -> None:
+    """Write index.json; the files of the index lie in the folder `FILES` there."""
+    files = {path.name: _ends(path) for path in sorted((folder / FILES).iterdir())}
+    entry = {"mark": mark, **tuned.told(), "files": files}
+    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "index": entry}, indent=1), encoding="utf-8")
 
 
-def open_indexes(folder: Path, searched: Sequence[Labels]) -> list[Index | None]:
-    """The index of each set of label vectors, mapped; or one line that tells what is wrong with the folder."""
+def open_index(folder: Path, mark: str, labels: Callable[[], Labels]) -> Index:
+    """The index, mapped; or one line that tells what is wrong with the folder.
+
+    Args:
+        mark: of the label vectors that it should be of, see `mark_of`.
+        labels: those, as the index takes them.
+    """
     anew = f"`longtail index {folder.parent}` builds it anew."
     try:
         told = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if told["format"] != FORMAT:
             raise DataError(f"{folder} is of format {told['format']}; this longtail reads format {FORMAT}. {anew}")
-        entries = told["indexes"]
-        if len(entries) != len(searched) or any(
-            entry is not None and entry["mark"] != labels.mark() for entry, labels in zip(entries, searched, strict=True)
-        ):
+        entry = told["index"]
+        if entry["mark"] != mark:
             raise DataError(f"{folder} is of other label vectors than {folder.parent} has. {anew}")
-        found: list[Index | None] = []
-        for place, (entry, labels) in enumerate(zip(entries, searched, strict=True)):
-            if entry is None:
-                found.append(None)
-                continue
-            for name, ends in entry["files"].items():
-                if _ends(folder / str(place) / name) != ends:
-                    raise ValueError(f"{name} is not as it was written")
-            found.append(KINDS[entry["kind"]].open(labels, folder / str(place), int(entry["effort"])))
-        return found
+        for name, ends in entry["files"].items():
+            if _ends(folder / FILES / name) != ends:
+                raise ValueError(f"{name} is not as it was written")
+        return KINDS[entry["kind"]].open(labels(), folder / FILES, int(entry["effort"]))
     except (DataError, MissingExtra):
         raise
     except Exception as error:  # each library has errors of its own
         raise DataError(f"{folder} is damaged ({type(error).__name__}: {str(error).partition(chr(10))[0]}). {anew}") from error
+
+
+def write_labels(labels: Labels, folder: Path) -> None:
+    """Vectors that lie nowhere else in one piece, beside their index."""
+    np.save(folder / VECTORS, labels.vectors)
+    np.save(folder / BIAS, labels.bias)
+
+
+def read_labels(folder: Path) -> Labels:
+    """What `write_labels` wrote, mapped."""
+    return Labels.of(np.asarray(np.load(folder / VECTORS, mmap_mode="r")), np.load(folder / BIAS))
 
 
 def _ends(path: Path) -> str:

@@ -22,10 +22,10 @@ Floats = NDArray[np.float32]
 Found = tuple[NDArray[np.int64], Floats]  # (b, k) label ids, best first, and their scores; -1 and -inf in empty places
 
 NO_BIAS = np.zeros(0, np.float32)
-MARKED = 64  # labels that vectors are recognised by
+MARKED = 64
 TEXTS_AT_ONCE = 64  # that a thread scans labels for
 CORES = os.cpu_count() or 1  # asked once: to ask takes longer than a small search
-LABELS_A_THREAD = 1 << 16  # fewer are scanned before other threads are awake
+NUMBERS_A_THREAD = 1 << 23  # of label vectors; fewer are scanned before other threads are awake
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +52,6 @@ class Labels:
     def dim(self) -> int:
         return int(self.vectors.shape[1])
 
-    def mark(self) -> str:
-        """Of a few labels: other vectors have another one. Reads no more than those from disk."""
-        some = np.linspace(0, len(self) - 1, MARKED).astype(np.int64)
-        digest = hashlib.sha256(repr((self.vectors.shape, len(self.bias))).encode())
-        digest.update(self.vectors[some].tobytes())
-        digest.update(self.bias[some].tobytes() if len(self.bias) else b"")
-        return digest.hexdigest()
-
     def checked(self, texts: Floats, k: int) -> Floats:
         """Texts as kernels take them."""
         if texts.ndim != 2 or texts.shape[1] != self.dim:
@@ -82,8 +74,21 @@ class Labels:
         """
         everything = slice(0, len(self))
         if len(texts) == 1:
-            return self.best(texts, in_parts(len(self), lambda part: scan(slice(0, 1), part)), k)
+            return self.best(texts, in_parts(len(self), self.dim, lambda part: scan(slice(0, 1), part)), k)
         return in_blocks(len(texts), lambda rows: self.best(texts[rows], scan(rows, everything), k))
+
+
+def marked(n_labels: int) -> NDArray[np.int64]:
+    """Labels by which vectors are recognised."""
+    return np.linspace(0, n_labels - 1, MARKED).astype(np.int64)
+
+
+def mark_of(n_labels: int, some: Labels) -> str:
+    """Of so many labels, and those of them that `marked` names: other vectors have another one."""
+    digest = hashlib.sha256(repr((n_labels, some.dim, len(some.bias) > 0)).encode())
+    digest.update(some.vectors.tobytes())
+    digest.update(some.bias.tobytes())
+    return digest.hexdigest()
 
 
 class Index(Protocol):
@@ -123,9 +128,9 @@ def in_blocks(n: int, answer: Callable[[slice], Found]) -> Found:
     return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
 
 
-def in_parts(n_labels: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArray[np.int32]:
+def in_parts(n_labels: int, dim: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArray[np.int32]:
     """Candidates of one text among so many labels: scan(labels) gives places in a part of them, and parts are scanned on all cores."""
-    n_parts = min(CORES, n_labels // LABELS_A_THREAD)
+    n_parts = min(CORES, n_labels * dim // NUMBERS_A_THREAD)
     if n_parts < 2:
         return scan(slice(0, n_labels))
     edges = np.linspace(0, n_labels, n_parts + 1).astype(np.int64).tolist()
