@@ -17,6 +17,8 @@ from longtail.search.labels import Index, Labels, mark_of, marked
 
 FEW_TEXTS, MANY_LABELS = 32, 100_000  # for which an index is looked into, where there is one
 EVERY = slice(None)
+MORE = 50  # labels beyond those asked for whose scores are computed in large numbers
+NUMBERS_AT_ONCE = 1 << 25  # of label vectors that are looked up
 SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
 
 
@@ -92,9 +94,9 @@ class AllLabels:
         return self.side(EVERY)
 
     def _scored(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """All labels on a GPU, a chunk of them at a time."""
+        """All labels on a GPU, a chunk of them at a time, in small numbers; what is best by these is scored anew in large ones."""
         (vectors, bias), kind = self._whole, matrix_type(text.device)
-        small = text.to(kind)
+        small, wanted = text.to(kind), k + MORE
         chunk = max(1, SCORES_AT_ONCE // max(1, len(text)))
         ids = scores = None
         for start in range(0, len(vectors), chunk):
@@ -103,12 +105,25 @@ class AllLabels:
                 part += bias[start : start + chunk]
             if self.removed is not None:
                 part.masked_fill_(self.removed[start : start + chunk], -torch.inf)
-            top = torch.topk(part, min(k, part.shape[1]), dim=1)
+            top = torch.topk(part, min(wanted, part.shape[1]), dim=1)
             ids = top.indices + start if ids is None else torch.cat([ids, top.indices + start], dim=1)
             scores = top.values if scores is None else torch.cat([scores, top.values], dim=1)
         assert ids is not None and scores is not None
-        top = torch.topk(scores, min(k, scores.shape[1]), dim=1)
+        near = torch.topk(scores, min(wanted, scores.shape[1]), dim=1)
+        ids = torch.gather(ids, 1, near.indices)
+        whole = products_at(text, vectors, bias, ids).masked_fill(near.values == -torch.inf, -torch.inf)
+        top = torch.topk(whole, min(k, whole.shape[1]), dim=1)
         return torch.gather(ids, 1, top.indices), top.values
+
+
+def products_at(text: Tensor, vectors: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
+    """(b, m): scores of these labels, ids (b, m), in float32, on any device."""
+    at_once = max(1, NUMBERS_AT_ONCE // max(1, ids.shape[1] * vectors.shape[1]))
+    found = []
+    for part, own in zip(text.split(at_once), ids.split(at_once), strict=True):
+        scores = (vectors[own].float() @ part.float()[:, :, None]).squeeze(2)
+        found.append(scores if bias is None else scores + bias[own])
+    return torch.cat(found) if found else torch.zeros(ids.shape, device=text.device)
 
 
 def _without(labels: Labels, removed: Tensor) -> Labels:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longtail.all_labels import AllLabels
+from longtail.all_labels import EVERY, AllLabels, products_at
 from longtail.classify.candidates import scores_of
 from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids
 from longtail.errors import SettingError, UnknownName
@@ -22,7 +22,6 @@ from longtail.train.course import GAME_NEIGHBOURS, Course
 
 TEXTS_AT_ONCE = 1024
 GAME_SPEAKERS = 50  # labels of a text whose scores are passed on to their neighbours
-NUMBERS_AT_ONCE = 1 << 25  # of label vectors that are looked up
 LEAST_CHANCE = 1e-6
 WAYS = ("all", "clusters", "fused")
 
@@ -225,13 +224,7 @@ class Heard:
         if not text.is_cuda:
             labels, given = self.ranker.all_labels.labels, (ids, self.ids, self.scores, text)
             return torch.from_numpy(scores_at(*(part.numpy() for part in given), labels.vectors, labels.bias))
-        vectors, bias = self.ranker.vectors, self.ranker.bias
-        at_once = max(1, NUMBERS_AT_ONCE // max(1, ids.shape[1] * vectors.shape[1]))
-        found = []
-        for part, own in zip(text.split(at_once), ids.clamp(min=0).to(text.device).split(at_once), strict=True):
-            scores = (vectors[own].float() @ part.float()[:, :, None]).squeeze(2)
-            found.append(scores if bias is None else scores + bias[own] * self.ranker.share_of_bias)
-        return torch.cat(found)
+        return products_at(text, *self.ranker.side(EVERY), ids.clamp(min=0).to(text.device))
 
     def _looked_up(self, ids: Tensor) -> Tensor:
         """What was not found has as little as the last that was."""

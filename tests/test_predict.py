@@ -101,9 +101,11 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
     best = np.argsort(-expected, axis=1)[:, :7]
     assert ids.tolist() == best.tolist()
     assert np.allclose(scores, sigmoid(np.take_along_axis(expected, best, axis=1)), atol=1e-6)
-    ids, scores = found.all_labels._scored(torch.from_numpy(texts), 7)  # as a GPU does it
-    assert ids.tolist() == best.tolist()
-    assert np.allclose(scores, np.take_along_axis(expected, best, axis=1), atol=1e-5)
+    for numbers in (torch.float32, torch.bfloat16):  # as a GPU does it
+        monkeypatch.setattr(all_labels, "matrix_type", lambda device, numbers=numbers: numbers)
+        ids, scores = found.all_labels._scored(torch.from_numpy(texts), 7)
+        assert ids.tolist() == best.tolist()
+        assert np.allclose(scores, np.take_along_axis(expected, best, axis=1), atol=1e-5)
 
 
 def test_a_trained_model_against_brute_force() -> None:
