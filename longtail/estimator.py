@@ -114,7 +114,7 @@ class XMC:
         place = None if checkpoint is None else Path(checkpoint)
         voices: list[Voice] = []
         history: list[dict[str, Any]] = []
-        n_before = 0
+        n_before, seconds_before = 0, 0.0
         augmentation = self.augmentation(held_out or data)
         made: list[tuple[Recipe, Material]] = []
         for recipe in recipes:
@@ -138,6 +138,7 @@ class XMC:
                     if member + 1 < recipe.ensemble or recipe is not recipes[-1]:
                         watch.finished()
                 history += [{"member": n_before + member, **entry} for entry in watch.history]
+                seconds_before += watch.seconds_before
                 ranker = _ranker(course, recipe)
                 if held_out is not None and (ranker.way == "fused" or len(ranker.heads) > 1):
                     ranker = weighed_heads(ranker, material.tokenizer, held_out, self.device)
@@ -152,7 +153,7 @@ class XMC:
         elif self.recipe.beside:
             few = f"fewer than {LEAST_TO_WEIGH} validation rows cannot weigh the recipes beside it; validation= holds out more"
             sys.stderr.write(f"{main.name} was trained alone: {few}.\n")
-        self.stored = self._finished(main, data, made[0][1], voices, history, time.monotonic() - began)
+        self.stored = self._finished(main, data, made[0][1], voices, history, seconds_before + time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
         if place is not None:
@@ -276,6 +277,11 @@ class XMC:
     def megabytes(self) -> float:
         """What prediction keeps in memory."""
         return sum(ranker.n_bytes for ranker in self._trained().rankers) / 1e6
+
+    @property
+    def seconds(self) -> float:
+        """That training took, with what it had taken before it was stopped and taken up again."""
+        return float(self._trained().about["seconds"])
 
     @property
     def history(self) -> list[dict[str, Any]]:

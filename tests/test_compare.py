@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -168,6 +169,24 @@ def test_a_comparison_that_was_stopped_goes_on(data: Dataset, tmp_path: Path, fi
     assert fits == [("default", "gandalf", 0)]
     assert sorted(path.suffix for path in (tmp_path / "stopped").iterdir()) == [".json", ".json", ".npz", ".npz"]
     assert [row.cells[0].metrics for row in rows] == [row.cells[0].metrics for row in run("whole")]
+
+
+def test_a_cell_that_is_trained_is_kept_before_ctrl_c_is_heard(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def predict_test(model: XMC, *arguments: Any, times: int) -> Any:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        return real(model, *arguments)
+
+    real, before = XMC.predict_test, signal.getsignal(signal.SIGINT)
+    for times, kept in ((1, [".json", ".npz"]), (2, [])):
+        monkeypatch.setattr(XMC, "predict_test", lambda model, *arguments, times=times: predict_test(model, *arguments, times=times))
+        with pytest.raises(KeyboardInterrupt):
+            compared(data, ["default"], folder=tmp_path / str(times))
+        assert sorted(path.suffix for path in (tmp_path / str(times)).iterdir()) == kept
+        assert "it is measured and kept first" in capsys.readouterr().err
+        assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_what_cannot_be_compared_is_told_before_any_training(data: Dataset, tmp_path: Path, fits: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,28 @@ def test_stopped_after_every_step_a_run_ends_with_the_same_weights(run: str, dat
     assert n_stops == len(all_steps)
     assert_same(pieces, whole)
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_seconds_of_a_run_that_was_stopped_count(data: Dataset, tmp_path: Path, stopper: Stopper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that every step turns by a hundred seconds."""
+    clock = [0.0]
+    monkeypatch.setattr("longtail.train.watch.time.monotonic", lambda: clock[0] + 0.001 * next(ticks))
+    ticks = itertools.count()
+    real = Watch.stepped
+
+    def stepped(watch: Watch, *arguments: Any) -> None:
+        clock[0] += 100
+        real(watch, *arguments)
+
+    monkeypatch.setattr(Watch, "stepped", stepped)
+    settings = ("ensemble=2", "epochs=2")
+    whole = small_model("default", *FEW_STEPS, *settings).fit(data)
+    pieces = small_model("default", *FEW_STEPS, *settings)
+    n_steps = len(stopper.reached)
+    run_in_pieces(pieces, data, tmp_path / "checkpoint", stopper, steps=2)
+    for model in (whole, pieces):
+        assert model.seconds == pytest.approx(100 * n_steps, abs=50)
+        assert sum(entry["seconds"] for entry in model.history) == pytest.approx(100 * n_steps, abs=50)
 
 
 def test_checkpoints_while_it_runs_change_nothing(data: Dataset, tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ import hashlib
 import json
 import resource
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -197,28 +200,35 @@ class _Job:
 
     def _run(self, device: str | None, models: bool) -> Cell:
         peak = _Peak()
-        cell, found = self._peer_cell() if self.recipe is None else self._own_cell(self.recipe, device, models, peak)
-        places = found if self.data.test.filter is None else drop_filtered(found, self.data.test.filter)
-        write_predictions(self.path.with_suffix(".npz"), Predictions(places.ids[:, :KEPT_PLACES], places.scores[:, :KEPT_PLACES]))
-        with new_file(self.path) as fresh:
-            fresh.write_text(json.dumps({key: value for key, value in asdict(cell).items() if key != "path"}), encoding="utf-8")
+        if self.recipe is None:
+            cell, found = self._peer_cell()
+            self._write(cell, found)
+        else:
+            model = XMC(self.recipe, self.plan.augmentation, seed=self.seed, device=device)
+            model.fit(self.data, checkpoint=self.path.with_suffix(".checkpoint"))
+            with _ended_first("This cell is trained; it is measured and kept first. Press Ctrl-C again to lose it."):
+                cell, found = self._own_cell(model, models, peak)
+                self._write(cell, found)
         shown = ", ".join(f"{name} {cell.metrics[name]:.2f}" for name in ("P@1", "PSP@1", "PSP@5"))
         sys.stderr.write(f"{self.plan.called}, {self.plan.augmentation}, seed {self.seed}: {shown}; {cell.train_seconds:.0f} s\n")
         return cell
 
-    def _own_cell(self, recipe: Recipe, device: str | None, models: bool, peak: _Peak) -> tuple[Cell, Predictions]:
-        model = XMC(recipe, self.plan.augmentation, seed=self.seed, device=device)
-        start = time.monotonic()
-        model.fit(self.data, checkpoint=self.path.with_suffix(".checkpoint"))
-        trained = time.monotonic()
+    def _write(self, cell: Cell, found: Predictions) -> None:
+        places = found if self.data.test.filter is None else drop_filtered(found, self.data.test.filter)
+        write_predictions(self.path.with_suffix(".npz"), Predictions(places.ids[:, :KEPT_PLACES], places.scores[:, :KEPT_PLACES]))
+        with new_file(self.path) as fresh:
+            fresh.write_text(json.dumps({key: value for key, value in asdict(cell).items() if key != "path"}), encoding="utf-8")
+
+    def _own_cell(self, model: XMC, models: bool, peak: _Peak) -> tuple[Cell, Predictions]:
+        asked = time.monotonic()
         found = model.predict_test(self.data, PLACES)
         predicted = time.monotonic()
         result = evaluate(found, self.data, resamples=0)
         cell = self._cell(
             result,
             machine=machine(model.device),
-            train_seconds=trained - start,
-            predict_milliseconds=1000 * (predicted - trained) / max(1, len(self.data.test)),
+            train_seconds=model.seconds,
+            predict_milliseconds=1000 * (predicted - asked) / max(1, len(self.data.test)),
             megabytes=model.megabytes,
             peak_megabytes=peak.megabytes(model.device),
             history=model.history,
@@ -274,6 +284,30 @@ def _claimed(path: Path, wait: bool) -> Iterator[bool]:
             yield True
         finally:
             path.unlink(missing_ok=True)  # whoever waits for it looks for the cell next
+
+
+@contextmanager
+def _ended_first(told: str) -> Iterator[None]:
+    """The first Ctrl-C is told, and waits until what is inside has ended; the second does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        sys.stderr.write(f"{told}\n")
+
+    former = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+    if asked:
+        raise KeyboardInterrupt
 
 
 class _Peak:

@@ -52,7 +52,9 @@ class Watch:
         self._saved_at = self._shown_at = self._line_at = time.monotonic()
         self._bar: Any = None
         self._best: tuple[float, int, dict[str, Tensor]] | None = None
-        self._resumed: tuple[float, int] | None = None  # sum of losses and steps of an epoch that was stopped
+        self._resumed: tuple[float, int, float] | None = None  # sum of losses, steps and seconds of an epoch that was stopped
+        self.seconds_before = 0.0  # that the network was trained before the run was stopped and taken up again
+        self._entered = time.monotonic()
         self._last_validation = ""
         self._validated: tuple[float, float] | None = None  # seconds that the last validation took, and when it ended
 
@@ -82,9 +84,10 @@ class Watch:
         self._epoch, self._n_steps, self._started = epoch, n_steps, time.monotonic()
         self._loss: Tensor | None = None
         self._rows = self._steps = self._steps_before = 0
+        self._epoch_before = 0.0
         if self._resumed is not None:
-            self._loss, self._steps_before = torch.tensor(self._resumed[0], device=self.course.device), self._resumed[1]
-            self._steps, self._resumed = self._steps_before, None
+            loss, self._steps_before, self._epoch_before = self._resumed
+            self._loss, self._steps, self._resumed = torch.tensor(loss, device=self.course.device), self._steps_before, None
         self._what = f"{self.title}: {stage.task}, stage {self.course.stage + 1} of {len(self.course.parts.stages)}"
         self._n_epochs = self.course.pace.epochs
         self._open_bar()
@@ -113,7 +116,7 @@ class Watch:
             "stage": self.course.stage,
             "epoch": epoch,
             "loss": float(self._loss) / max(1, self._steps),
-            "seconds": time.monotonic() - self._started,
+            "seconds": self._epoch_before + time.monotonic() - self._started,
         }
         if not math.isfinite(entry["loss"]):
             raise SettingError(
@@ -166,9 +169,10 @@ class Watch:
         if self.checkpoint is None:
             return
         notes = {**self.notes, "stage": self.course.stage, "epoch": position.epoch, "step": position.step, "history": self.history}
+        notes["seconds"] = self.seconds_before + time.monotonic() - self._entered
         if position.step:
             assert self._loss is not None
-            notes["loss"] = [float(self._loss), self._steps]
+            notes["of_epoch"] = [float(self._loss), self._steps, self._epoch_before + time.monotonic() - self._started]
         tensors = self.course.state()
         if self._best is not None:
             notes["best"] = [self._best[0], self._best[1]]
@@ -183,10 +187,11 @@ class Watch:
             raise KeyboardInterrupt
 
     def resume(self, notes: dict[str, Any], best: dict[str, Tensor]) -> None:
-        """Take up history and best epoch from a checkpoint."""
-        self.history = list(notes["history"])
-        if "loss" in notes:
-            self._resumed = notes["loss"][0], notes["loss"][1]
+        """Take up history, time taken and best epoch from a checkpoint."""
+        self.history, self.seconds_before = list(notes["history"]), notes["seconds"]
+        if "of_epoch" in notes:
+            loss, steps, seconds = notes["of_epoch"]
+            self._resumed = loss, steps, seconds
         if "best" in notes:
             device = self.course.device
             self._best = notes["best"][0], notes["best"][1], {name: tensor.to(device) for name, tensor in best.items()}
