@@ -25,6 +25,9 @@ from longtail.values import Predictions, Texts
 
 NAMED = 50  # labels of a text that each ranker of several voices names, at least
 
+Answer = tuple[Tensor, Tensor]  # (n, m) label ids and their scores, 0 or more
+Found = TypeVar("Found")
+
 
 @dataclass(frozen=True)
 class Voice:
@@ -67,12 +70,12 @@ class Choir:
 
     @cached_property
     def joined(self) -> Joined | None:
-        """All networks as one, where there are several and each scores all labels."""
+        """All networks as one, where each scores all labels; None for a single one, which is one already."""
         heard = _heard(self.voices)
-        rankers = [ranker for voice in heard for ranker in voice.rankers]
-        if len(rankers) == 1 or any(ranker.way != "all" for ranker in rankers):
+        rankers, alone = [ranker for voice in heard for ranker in voice.rankers], len(self.voices) == 1
+        if any(ranker.way != "all" for ranker in rankers) or (alone and len(rankers) == 1):
             return None
-        if len(self.voices) == 1:
+        if alone:
             members = [Member(heard[0].tokenizer, ranker, ranker.level_of[0] / len(rankers)) for ranker in rankers]
             return Joined(tuple(members), sum(ranker.level_of[1] for ranker in rankers) / len(rankers), rankers[0].told, self.index)
         members = [Member(voice.tokenizer, ranker, voice.weight / len(voice.rankers)) for voice in heard for ranker in voice.rankers]
@@ -82,10 +85,6 @@ class Choir:
 def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Predictions:
     """See `Choir.predict`."""
     return Choir(voices).predict(texts, k, device)
-
-
-Answer = tuple[Tensor, Tensor]  # (n, m) label ids and their scores, 0 or more
-Found = TypeVar("Found")
 
 
 def _heard(voices: Sequence[Voice]) -> Sequence[Voice]:

@@ -329,6 +329,14 @@ def test_networks_side_by_side_against_brute_force(data: st.DataObject) -> None:
     assert np.allclose(np.take_along_axis(levels, np.maximum(found.ids, 0), axis=1)[found.ids >= 0], wanted[found.ids >= 0], atol=1e-4)
 
 
+def test_one_voice_that_counts_among_others_has_its_weight() -> None:
+    one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    voices = [Voice(TOKENIZER, [one], weight=0.0, offset=0.5), Voice(TOKENIZER, [one], weight=2.0)]
+    found = predict(voices, Texts.of(["zero"]), 3, CPU)
+    assert found.ids.tolist() == [[1, 0, 2]]
+    assert np.allclose(found.scores[0], sigmoid(0.5 + 2 * np.array([2.0, 1.0, -1.0])))
+
+
 def test_networks_that_read_alike_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(Tokenizer, "__call__", lambda self, texts, read=Tokenizer.__call__: asked.append(len(texts)) or read(self, texts))
