@@ -219,8 +219,9 @@ class XMC:
             kept = self._training_rows() if rows else None
             if kept is not None and len(kept[0].buffer) + 4 * kept[1].nnz > MOST_ROW_BYTES:
                 kept = None
-            save_model(Path(folder), self._trained(), kept)
-            self.stored = replace(self._trained(), folder=Path(folder))
+            heard = self._trained().heard()
+            save_model(Path(folder), heard, kept)
+            self.stored = replace(heard, folder=Path(folder))
             self._maker, self._n_entries = Maker(self.stored), 0
 
     def add_labels(self, texts: Sequence[str]) -> list[int]:

@@ -90,6 +90,19 @@ class Stored:
         voices = [replace(voice, rankers=[ranker.without(gone) for ranker in voice.rankers]) for voice in self.voices]
         return replace(self, voices=voices)
 
+    def heard(self) -> Stored:
+        """Without recipes that count nothing in the sum; the first stays, by which the model is called."""
+        kept = [place for place, voice in enumerate(self.voices) if place == 0 or voice.weight > 0]
+        if len(kept) == len(self.voices):
+            return self
+        first = replace(self.voices[0], offset=sum(voice.offset for voice in self.voices))
+        voices = [first, *(replace(self.voices[place], offset=0.0) for place in kept[1:])]
+        if len(voices) == 1:  # its chances are those of the sum no more
+            return self
+        beside = tuple(self.recipe.beside[place - 1] for place in kept[1:])
+        about = {**self.about, "networks": sum(len(voice.rankers) for voice in voices)}
+        return replace(self, voices=voices, recipe=replace(self.recipe, beside=beside), about=about)
+
     @property
     def rankers(self) -> list[Ranker]:
         return [ranker for voice in self.voices for ranker in voice.rankers]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from longtail import XMC, estimator, weighing
+from longtail import XMC, Dataset, estimator, weighing
 from longtail.encode.batch import RaggedRows
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.mixture import fitted_weights
-from longtail.predict import mean_of, named_by, predict
+from longtail.predict import Voice, mean_of, named_by, predict
 from longtail.ranker import Heard
 from longtail.recipe import read_recipe
 from longtail.search import labels as search_labels
@@ -96,6 +96,33 @@ def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.Monke
     assert model.stored is not None
     one, other = model.stored.voices
     assert one.weight > 0 and other.weight < 0.2 * one.weight
+
+
+def test_voices_that_count_nothing_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, other = spelled_out(), str(tmp_path / "other.toml")
+    model = XMC.from_recipe(recipe_file(tmp_path, f'{other}", "{other} dim=8'), device="cpu")
+
+    def second_out(voices: list[Voice], held_out: Dataset, device: torch.device) -> list[Voice]:
+        one, two, three = weighed(voices, held_out, device)
+        return [one, replace(two, weight=0.0, offset=0.25), replace(three, weight=0.5)]
+
+    monkeypatch.setattr(estimator, "weighed", second_out)
+    assert data.test.texts is not None
+    found = model.fit(data).predict(data.test.texts, k=3)
+    assert model.stored is not None and len(model.stored.rankers) == 3
+    model.save(tmp_path / "model")
+    again = XMC.load(tmp_path / "model", device="cpu")
+    for one in (model, again):
+        assert one.stored is not None and [ranker.network.dim for ranker in one.stored.rankers] == [32, 8]
+        assert len(one.stored.recipe.beside) == 1 and one.stored.about["networks"] == 2
+        after = one.predict(data.test.texts, k=3)
+        assert after.ids.tolist() == found.ids.tolist()
+        np.testing.assert_allclose(after.scores, found.scores, atol=1e-6)
+        assert one.explain(data.test.texts[0]).parts
+    assert data.label_texts is not None
+    new = data.label_texts[3][:4] + " " + data.label_texts[7]
+    assert model.add_labels([new]) == [data.n_labels]
+    assert XMC.load(tmp_path / "model", device="cpu").predict([new], 3).ids.tolist() == model.predict([new], 3).ids.tolist()
 
 
 @pytest.mark.parametrize("kind", ["siamesexml", "astec", "eclare", "default"])
