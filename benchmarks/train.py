@@ -67,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         work = Path(made)
         build = Path(__file__).parent.parent / "build"
-        python = environment(build / "venv-pecos", ["libpecos==1.2.8", "numpy==1.26.4", "scipy==1.13.1", "scikit-learn"])
+        python = environment(build / "venv-pecos", ["libpecos==1.2.8", "numpy==1.26.4", "scipy==1.13.1", "scikit-learn", "torch==2.13.0"])
         label_rows = options.augment != "none"
         rows = to_dataset(Gandalf().augment(data.train, data.label_texts), data, binary=True) if label_rows else data
         write(rows, work / "rows", "pecos")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-PACKAGES = ["libpecos==1.2.8", "numpy==1.26.4", "scipy==1.13.1", "scikit-learn"]
+PACKAGES = ["libpecos==1.2.8", "numpy==1.26.4", "scipy==1.13.1", "scikit-learn", "torch==2.13.0"]
 
 
 def train_and_predict(folder: Path, out: Path) -> None:
