@@ -93,12 +93,10 @@ class Stored:
     def heard(self) -> Stored:
         """Without recipes that count nothing in the sum; the first stays, by which the model is called."""
         kept = [place for place, voice in enumerate(self.voices) if place == 0 or voice.weight > 0]
-        if len(kept) == len(self.voices):
+        if len(kept) in (1, len(self.voices)):  # a voice alone is not weighed, and would tell other chances than the sum
             return self
         first = replace(self.voices[0], offset=sum(voice.offset for voice in self.voices))
         voices = [first, *(replace(self.voices[place], offset=0.0) for place in kept[1:])]
-        if len(voices) == 1:  # its chances are those of the sum no more
-            return self
         beside = tuple(self.recipe.beside[place - 1] for place in kept[1:])
         about = {**self.about, "networks": sum(len(voice.rankers) for voice in voices)}
         return replace(self, voices=voices, recipe=replace(self.recipe, beside=beside), about=about)
