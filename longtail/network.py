@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from longtail.classify.fused import precision
 from longtail.classify.vectors import LabelSide
-from longtail.encode.batch import TokenBatch
+from longtail.encode.batch import TokenBatch, joined
 from longtail.encode.table import Table, weighted_sum
 
 AT_ONCE = 1 << 14  # labels whose vectors are made in one go
@@ -48,12 +48,18 @@ class Network(nn.Module):
         """Hidden vectors of texts, and vectors of the labels wanted of each side (None: all), in one look at the token table."""
         asked = {task: self._asked(task, labels) for task, labels in wanted.items()}
         table, placed = self.table.gather([tokens, *(batch for batches in asked.values() for batch in batches)])
-        hidden = self.encoder(placed[0], table)
-        found, placed = {}, placed[1:]
+        texts, placed = [placed[0]], placed[1:]
+        of_sides = {}
+        for task, batches in asked.items():
+            of_sides[task], placed = placed[: len(batches)], placed[len(batches) :]
+            if self.side(task).sequences is not None:
+                texts.append(of_sides[task].pop())
+        # texts and label texts in one go: fewer and larger products, which matters to a GPU
+        hidden, *encoded = self.encoder(joined(texts), table).split([len(batch.offsets) - 1 for batch in texts])
+        found = {}
         for task, labels in wanted.items():
-            n = len(asked[task])
-            found[task] = self._answered(task, labels, placed[:n], table)
-            placed = placed[n:]
+            own = encoded.pop(0) if self.side(task).sequences is not None else None
+            found[task] = self._answered(task, labels, of_sides[task], table, own)
         return hidden, found
 
     def side(self, task: str) -> LabelSide:
@@ -65,7 +71,8 @@ class Network(nn.Module):
         """Vectors of labels that are known only after texts were encoded: a second look at the token table."""
         batches = self._asked(task, labels)
         table, placed = self.table.gather(batches) if batches else (self.table.weight, [])
-        return self._answered(task, labels, placed, table)
+        own = None if self.side(task).sequences is None else self.encoder(placed.pop(), table)
+        return self._answered(task, labels, placed, table, own)
 
     def _asked(self, task: str, labels: Tensor | None) -> list[TokenBatch]:
         """Token rows of labels that are to be summed, and behind them those that are to be encoded."""
@@ -73,12 +80,10 @@ class Network(nn.Module):
         to_encode = side.to_encode(labels)
         return [*side.tokens(labels), *([] if to_encode is None else [to_encode])]
 
-    def _answered(self, task: str, labels: Tensor | None, placed: list[TokenBatch], table: Tensor) -> Side:
-        """Vectors of labels, of what `_asked` named, as rows of `table`."""
-        side, encoded = self.side(task), None
-        if side.sequences is not None:
-            encoded = self.fit(self.encoder.head(self.encoder(placed[-1], table), task))  # type: ignore[operator]
-            placed = placed[:-1]
+    def _answered(self, task: str, labels: Tensor | None, placed: list[TokenBatch], table: Tensor, hidden: Tensor | None) -> Side:
+        """Vectors of labels, of what `_asked` named to be summed, as rows of `table`, and of the hidden vectors of what was encoded."""
+        side = self.side(task)
+        encoded = None if hidden is None else self.fit(self.encoder.head(hidden, task))  # type: ignore[operator]
         return side.vectors(labels, [weighted_sum(batch, table) for batch in placed], self.table.weight, encoded)
 
     @torch.no_grad()
@@ -91,7 +96,8 @@ class Network(nn.Module):
             batches = [] if side.summed is not None else [rows.take(labels) for rows in side.texts]
             to_encode = side.to_encode(labels)
             with precision(table.device) if table.is_cuda and to_encode is not None else nullcontext():
-                found, bias = self._answered(task, labels, batches + ([] if to_encode is None else [to_encode]), table)
+                own = None if to_encode is None else self.encoder(to_encode, table)
+                found, bias = self._answered(task, labels, batches, table, own)
             vectors.append(found.float())
             biases += [] if bias is None else [bias]
         return torch.cat(vectors), torch.cat(biases) if biases else None

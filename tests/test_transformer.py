@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from longtail.encode import transformer as module
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.encode.lengths import runs_of_like_length
+from longtail.encode.packed import LONGEST, attend, can_pack
 from longtail.encode.table import Table
 from longtail.encode.transformer import Transformer, TransformerEncoder
 from longtail.errors import MissingExtra, SettingError
@@ -244,6 +245,83 @@ def test_half_the_bits(folder: Path, texts_at_once: int) -> None:
     assert torch.allclose(hidden, wanted, atol=0.1)
     vectors.float().square().sum().backward()
     assert table.grad is not None and table.grad.isfinite().all()
+
+
+# --- texts end to end
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("texts_at_once", [0, 2])
+def test_texts_end_to_end(folder: Path, pooling: str, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Transformer(str(folder), pooling=pooling, texts_at_once=texts_at_once).build().eval()
+    table = start_table(encoder).requires_grad_()
+    weights = [table, *encoder.parameters()]
+    above = torch.randn(len(ROWS), encoder.hidden)
+    padded = encoder(TOKENS, table)
+    wanted = torch.autograd.grad(padded, weights, above)
+    monkeypatch.setattr(module, "can_pack", lambda *_: True)
+    monkeypatch.setattr(module, "GPU_MOST", 8)  # tokens: the text of 14 is a run by itself
+    found = encoder(TOKENS, table)
+    assert torch.allclose(found, padded, atol=1e-5)
+    for gradient, other in zip(torch.autograd.grad(found, weights, above), wanted, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-4)
+
+
+def test_end_to_end_with_dropout_and_half_the_bits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "can_pack", lambda *_: True)
+    encoder = Transformer(str(folder)).build()
+    table = start_table(encoder)
+    assert not torch.equal(encoder(TOKENS, table), encoder(TOKENS, table))
+    wanted = encoder.eval()(TOKENS, table)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = encoder(TOKENS, table)
+    assert found.dtype == torch.float32 and not torch.equal(found, wanted) and torch.allclose(found, wanted, atol=0.1)
+
+
+def test_what_lies_end_to_end() -> None:
+    bert, gpu = Transformer("none", hidden=32, layers=1, heads=2).build().model, torch.device("cuda")
+    config = bert.config
+    assert not can_pack(bert, 10, torch.device("cpu"))
+    has_triton = can_pack(bert, LONGEST, gpu)  # on a machine without it, nothing does
+    assert not can_pack(bert, LONGEST + 1, gpu)
+    for setting, other in (("model_type", "roberta"), ("hidden_act", "relu"), ("num_attention_heads", 4)):
+        before = getattr(config, setting)
+        try:
+            object.__setattr__(config, setting, other)
+            assert not can_pack(bert, 10, gpu)
+        finally:
+            object.__setattr__(config, setting, before)
+    assert can_pack(bert, LONGEST, gpu) == has_triton
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("longest", "dim"), [(9, 16), (32, 32), (60, 64), (128, 32)])
+def test_attention_on_a_gpu(longest: int, dim: int) -> None:
+    heads, share = 3, 0.3
+    lengths = [longest, 0, 1, longest // 2, 7]
+    offsets = torch.tensor([0, *np.cumsum(lengths)]).cuda()
+    torch.manual_seed(0)
+    qkv = torch.randn(sum(lengths), 3 * heads * dim, device="cuda", requires_grad=True)
+    above = torch.randn(sum(lengths), heads * dim, device="cuda")
+    found = attend(qkv, offsets, longest, heads, 0.0)
+    wanted = attend(qkv.cpu(), offsets.cpu(), longest, heads, 0.0).cuda()
+    assert torch.allclose(found, wanted, atol=1e-5)
+    (gradient,) = torch.autograd.grad(found, qkv, above)
+    (other,) = torch.autograd.grad(wanted, qkv, above)
+    assert torch.allclose(gradient, other, atol=1e-4)
+
+    # dropout: the gradient is that of the same draw
+    def mixed(values: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return (attend(values, offsets, longest, heads, share) * above).sum()
+
+    (gradient,) = torch.autograd.grad(mixed(qkv), qkv)
+    way = torch.randn_like(qkv)
+    with torch.no_grad():
+        slope = (mixed(qkv + 1e-2 * way) - mixed(qkv - 1e-2 * way)) / 2e-2
+    assert torch.isclose(slope, (gradient * way).sum(), rtol=1e-2, atol=1e-2)
+    alike = torch.ones(sum(lengths), 3 * heads * dim, device="cuda")
+    assert torch.isclose(attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device="cuda"), atol=0.15)
 
 
 @pytest.mark.gpu

@@ -62,6 +62,17 @@ class RaggedRows:
         return TokenBatch(ids, self.values, self.offsets)
 
 
+def joined(batches: list[TokenBatch]) -> TokenBatch:
+    """Texts of one batch behind those of another."""
+    if len(batches) == 1:
+        return batches[0]
+    offsets, end = [batches[0].offsets[:1]], 0
+    for batch in batches:
+        offsets.append(batch.offsets[1:] + end)
+        end += len(batch.ids)
+    return TokenBatch(torch.cat([batch.ids for batch in batches]), torch.cat([batch.weights for batch in batches]), torch.cat(offsets))
+
+
 def row_of_each(batch: TokenBatch) -> Tensor:
     """(n,): the row that each entry belongs to."""
     lengths = batch.offsets[1:] - batch.offsets[:-1]

@@ -17,6 +17,7 @@ from longtail.data.minilm import MINILM
 from longtail.encode.batch import TokenBatch
 from longtail.encode.dropout import Dropout, check_share
 from longtail.encode.lengths import runs_of_like_length
+from longtail.encode.packed import can_pack, packed
 from longtail.encode.weights import attend_by, bert_config, config_of, from_config, from_folder, most_positions, widths
 from longtail.errors import SettingError
 from longtail.tokens.folder import model_folder
@@ -129,6 +130,8 @@ class TransformerEncoder(nn.Module):
                 f"A text of {lengths.max()} tokens came, and {self.settings.model} takes {self.most_tokens}; "
                 f"wanted tokens.max_tokens={self.most_tokens} or less."
             )
+        if len(tokens.ids) and can_pack(self.model, int(lengths.max()), table.device):
+            return self._end_to_end(tokens, table, lengths)
         order = np.argsort(lengths, kind="stable")
         ascending = lengths[order]
         n_empty = int(np.searchsorted(ascending, 1))
@@ -146,6 +149,32 @@ class TransformerEncoder(nn.Module):
             else:
                 found.append(self._pooled(ids, inside, table))
         return torch.cat(found)[torch.argsort(rows)]
+
+    def _end_to_end(self, tokens: TokenBatch, table: Tensor, lengths: Offsets) -> Tensor:
+        """What `forward` gives, without padding."""
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        found, first = [], 0
+        while first < len(lengths):
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + GPU_MOST, side="right")) - 1)
+            stop = min(stop, first + (self.texts_at_once or len(lengths)))
+            ids = tokens.ids[ends[first] : ends[stop]]
+            inputs = ids, tokens.offsets[first : stop + 1] - tokens.offsets[first], int(lengths[first:stop].max()), table
+            if self.texts_at_once and torch.is_grad_enabled():
+                found.append(checkpoint(self._pooled_end_to_end, *inputs, use_reentrant=False))
+            else:
+                found.append(self._pooled_end_to_end(*inputs))
+            first = stop
+        return torch.cat(found)
+
+    def _pooled_end_to_end(self, ids: Tensor, offsets: Tensor, longest: int, table: Tensor) -> Tensor:
+        """One vector a text, (b, hidden), of ids (n,)."""
+        kind = torch.get_autocast_dtype(table.device.type) if torch.is_autocast_enabled(table.device.type) else table.dtype
+        states = packed(self.model, functional.embedding(ids, table), offsets, longest, kind).float()
+        lengths = offsets.diff()[:, None]
+        if self.settings.pooling == "cls":
+            return states[offsets[:-1].clamp(max=len(states) - 1)] * (lengths > 0)
+        total: Tensor = torch.segment_reduce(states, "sum", offsets=offsets, axis=0, initial=0)
+        return total / lengths.clamp(min=1)
 
     def _runs(self, lengths: Offsets, device: torch.device) -> list[tuple[int, int]]:
         cost, most = (CPU_START, CPU_MOST) if device.type == "cpu" else (GPU_START, GPU_MOST)

@@ -1,0 +1,70 @@
+"""Attention within each of many short texts that lie end to end, on a GPU: one program a text and head, which holds all of its scores."""
+
+# triton reads the source of a kernel, in which a type such as tl.constexpr has to be there and not only its name
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _chances(q, k, n, scale, BLOCK: tl.constexpr):
+    """(BLOCK, BLOCK): what each token of a text takes from each other."""
+    columns = tl.arange(0, BLOCK)[None, :]
+    scores = tl.where(columns < n, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
+    powers = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    return powers / tl.sum(powers, axis=1)[:, None]
+
+
+@triton.jit
+def _kept(seed, SHARE: tl.constexpr, BLOCK: tl.constexpr):
+    """(BLOCK, BLOCK): 0 for what dropout takes, and for the rest what keeps the mean."""
+    first = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * BLOCK * BLOCK
+    places = first + tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    return tl.where(tl.rand(seed, places) < SHARE, 0.0, 1.0 / (1.0 - SHARE))
+
+
+@triton.jit(do_not_specialize=["seed"])
+def attend_forward(qkv, offsets, found, seed, scale, SHARE: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr):
+    """found (n_tokens, HEADS, DIM), of qkv (n_tokens, 3, HEADS, DIM); grid (n_texts, HEADS); BLOCK: no text has more tokens."""
+    text, head = tl.program_id(0), tl.program_id(1)
+    start = tl.load(offsets + text)
+    n = tl.load(offsets + text + 1) - start
+    tokens, dims = tl.arange(0, BLOCK)[:, None], tl.arange(0, DIM)[None, :]
+    places = (start + tokens) * (3 * HEADS * DIM) + head * DIM + dims
+    q = tl.load(qkv + places, mask=tokens < n, other=0.0)
+    k = tl.load(qkv + places + HEADS * DIM, mask=tokens < n, other=0.0)
+    v = tl.load(qkv + places + 2 * HEADS * DIM, mask=tokens < n, other=0.0)
+    chances = _chances(q, k, n, scale, BLOCK)
+    if SHARE > 0:
+        chances = chances * _kept(seed, SHARE, BLOCK)
+    mixed = tl.dot(chances.to(v.dtype), v, input_precision="ieee")
+    tl.store(found + (start + tokens) * (HEADS * DIM) + head * DIM + dims, mixed.to(v.dtype), mask=tokens < n)
+
+
+@triton.jit(do_not_specialize=["seed"])
+def attend_backward(
+    qkv, offsets, above, found, seed, scale, SHARE: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr
+):
+    """found: the gradient in qkv, of `above`, that in what `attend_forward` found. Chances are computed anew."""
+    text, head = tl.program_id(0), tl.program_id(1)
+    start = tl.load(offsets + text)
+    n = tl.load(offsets + text + 1) - start
+    tokens, dims = tl.arange(0, BLOCK)[:, None], tl.arange(0, DIM)[None, :]
+    places = (start + tokens) * (3 * HEADS * DIM) + head * DIM + dims
+    q = tl.load(qkv + places, mask=tokens < n, other=0.0)
+    k = tl.load(qkv + places + HEADS * DIM, mask=tokens < n, other=0.0)
+    v = tl.load(qkv + places + 2 * HEADS * DIM, mask=tokens < n, other=0.0)
+    wanted = tl.load(above + (start + tokens) * (HEADS * DIM) + head * DIM + dims, mask=tokens < n, other=0.0)
+    chances = _chances(q, k, n, scale, BLOCK)
+    taken = chances
+    slopes = tl.dot(wanted, tl.trans(v), input_precision="ieee")
+    if SHARE > 0:
+        kept = _kept(seed, SHARE, BLOCK)
+        taken = chances * kept
+        slopes = slopes * kept
+    slopes = chances * (slopes - tl.sum(slopes * chances, axis=1)[:, None]) * scale
+    slopes = tl.where(tokens < n, slopes, 0.0).to(v.dtype)
+    tl.store(found + places, tl.dot(slopes, k, input_precision="ieee").to(v.dtype), mask=tokens < n)
+    to_k = tl.dot(tl.trans(slopes), q, input_precision="ieee")
+    tl.store(found + places + HEADS * DIM, to_k.to(v.dtype), mask=tokens < n)
+    to_v = tl.dot(tl.trans(taken.to(v.dtype)), wanted, input_precision="ieee")
+    tl.store(found + places + 2 * HEADS * DIM, to_v.to(v.dtype), mask=tokens < n)
