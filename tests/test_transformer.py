@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from longtail.encode import packed
 from longtail.encode import transformer as module
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.encode.lengths import runs_of_like_length
-from longtail.encode.packed import LONGEST, attend, can_pack
 from longtail.encode.table import Table
 from longtail.encode.transformer import Transformer, TransformerEncoder
 from longtail.errors import MissingExtra, SettingError
@@ -278,20 +278,21 @@ def test_end_to_end_with_dropout_and_half_the_bits(folder: Path, monkeypatch: py
     assert found.dtype == torch.float32 and not torch.equal(found, wanted) and torch.allclose(found, wanted, atol=0.1)
 
 
-def test_what_lies_end_to_end() -> None:
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_lies_end_to_end(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     bert, gpu = Transformer("none", hidden=32, layers=1, heads=2).build().model, torch.device("cuda")
-    config = bert.config
-    assert not can_pack(bert, 10, torch.device("cpu"))
-    has_triton = can_pack(bert, LONGEST, gpu)  # on a machine without it, nothing does
-    assert not can_pack(bert, LONGEST + 1, gpu)
-    for setting, other in (("model_type", "roberta"), ("hidden_act", "relu"), ("num_attention_heads", 4)):
-        before = getattr(config, setting)
-        try:
-            object.__setattr__(config, setting, other)
-            assert not can_pack(bert, 10, gpu)
-        finally:
-            object.__setattr__(config, setting, before)
-    assert can_pack(bert, LONGEST, gpu) == has_triton
+    monkeypatch.setattr(packed, "_kernel_runs", lambda _: runs)
+    assert packed.can_pack(bert, packed.LONGEST, gpu) == runs
+    assert not packed.can_pack(bert, 10, torch.device("cpu")) and not packed.can_pack(bert, packed.LONGEST + 1, gpu)
+    for setting, other in (("model_type", "roberta"), ("hidden_act", "relu"), ("num_attention_heads", 4), ("is_decoder", True)):
+        with monkeypatch.context() as patch:
+            patch.setitem(bert.config.__dict__, setting, other)
+            assert getattr(bert.config, setting) == other and not packed.can_pack(bert, 10, gpu)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_runs_no_kernel() -> None:
+    assert not packed._kernel_runs(torch.device("cuda"))
 
 
 @pytest.mark.gpu
@@ -303,8 +304,8 @@ def test_attention_on_a_gpu(longest: int, dim: int) -> None:
     torch.manual_seed(0)
     qkv = torch.randn(sum(lengths), 3 * heads * dim, device="cuda", requires_grad=True)
     above = torch.randn(sum(lengths), heads * dim, device="cuda")
-    found = attend(qkv, offsets, longest, heads, 0.0)
-    wanted = attend(qkv.cpu(), offsets.cpu(), longest, heads, 0.0).cuda()
+    found = packed.attend(qkv, offsets, longest, heads, 0.0)
+    wanted = packed.attend(qkv.cpu(), offsets.cpu(), longest, heads, 0.0).cuda()
     assert torch.allclose(found, wanted, atol=1e-5)
     (gradient,) = torch.autograd.grad(found, qkv, above)
     (other,) = torch.autograd.grad(wanted, qkv, above)
@@ -313,7 +314,7 @@ def test_attention_on_a_gpu(longest: int, dim: int) -> None:
     # dropout: the gradient is that of the same draw
     def mixed(values: Tensor) -> Tensor:
         torch.manual_seed(1)
-        return (attend(values, offsets, longest, heads, share) * above).sum()
+        return (packed.attend(values, offsets, longest, heads, share) * above).sum()
 
     (gradient,) = torch.autograd.grad(mixed(qkv), qkv)
     way = torch.randn_like(qkv)
@@ -321,7 +322,7 @@ def test_attention_on_a_gpu(longest: int, dim: int) -> None:
         slope = (mixed(qkv + 1e-2 * way) - mixed(qkv - 1e-2 * way)) / 2e-2
     assert torch.isclose(slope, (gradient * way).sum(), rtol=1e-2, atol=1e-2)
     alike = torch.ones(sum(lengths), 3 * heads * dim, device="cuda")
-    assert torch.isclose(attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device="cuda"), atol=0.15)
+    assert torch.isclose(packed.attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device="cuda"), atol=0.15)
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ call. The library's own layers, under autocast, round weights and what runs thro
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,7 +25,18 @@ def can_pack(model: Any, longest: int, device: torch.device) -> bool:
     is_plain = config.model_type == "bert" and config.hidden_act == "gelu" and not config.is_decoder
     has_absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
     fits = longest <= LONGEST and config.hidden_size // config.num_attention_heads in HEAD_DIMS
-    return device.type == "cuda" and find_spec("triton") is not None and is_plain and has_absolute and fits
+    return device.type == "cuda" and is_plain and has_absolute and fits and _kernel_runs(device)
+
+
+@cache
+def _kernel_runs(device: torch.device) -> bool:
+    """Whether this machine can compile and run the kernel of `attend`: triton wants a C compiler, which small images come without."""
+    try:
+        qkv = torch.zeros(1, 3 * HEAD_DIMS[0], dtype=torch.bfloat16, device=device)
+        _Attend.apply(qkv, torch.tensor([0, 1], device=device), 1, 1, 0.0, 0)
+    except Exception:  # whatever it is, the library's own layers do the same, if not as fast
+        return False
+    return True
 
 
 def packed(model: Any, vectors: Tensor, offsets: Tensor, longest: int, kind: torch.dtype) -> Tensor:
