@@ -53,7 +53,7 @@ def packed(model: Any, vectors: Tensor, offsets: Tensor, longest: int, kind: tor
     position = torch.arange(n, device=offsets.device) - torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=n)
     with torch.autocast(vectors.device.type, enabled=False):
         vectors = vectors + first.position_embeddings(position) + first.token_type_embeddings.weight[0]
-        states = functional.dropout(first.LayerNorm(vectors), share).to(kind)
+        states = _dropped(first.LayerNorm(vectors), share).to(kind)
         for layer in model.encoder.layer:
             states = _layer(layer, states, offsets, longest, share)
     return states
@@ -65,9 +65,13 @@ def _layer(layer: Any, states: Tensor, offsets: Tensor, longest: int, share: flo
     weights, biases = torch.cat([part.weight for part in asked]), torch.cat([part.bias for part in asked])
     qkv = functional.linear(states, weights.to(states.dtype), biases.to(states.dtype))  # (n, 3 x hidden)
     mixed = attend(qkv, offsets, longest, attention.num_attention_heads, attention.dropout.p if attention.training else 0.0)
-    states = _normed(to_all.LayerNorm, states + functional.dropout(_linear(to_all.dense, mixed), share))
+    states = _normed(to_all.LayerNorm, states + _dropped(_linear(to_all.dense, mixed), share))
     inner = functional.gelu(_linear(layer.intermediate.dense, states))
-    return _normed(layer.output.LayerNorm, states + functional.dropout(_linear(layer.output.dense, inner), share))
+    return _normed(layer.output.LayerNorm, states + _dropped(_linear(layer.output.dense, inner), share))
+
+
+def _dropped(states: Tensor, share: float) -> Tensor:
+    return functional.dropout(states, share) if share else states
 
 
 def _linear(part: nn.Linear, states: Tensor) -> Tensor:
@@ -111,7 +115,8 @@ class _Attend(torch.autograd.Function):
         found = torch.empty(n, heads * dim, dtype=qkv.dtype, device=qkv.device)
         ctx.settings = seed, dim**-0.5, share, heads, dim, _block(longest)
         ctx.save_for_backward(qkv, offsets)
-        attend_forward[(len(offsets) - 1, heads)](qkv, offsets, found, *ctx.settings, num_warps=WARPS[_block(longest)])
+        with torch.cuda.device(qkv.device):
+            attend_forward[(len(offsets) - 1, heads)](qkv, offsets, found, *ctx.settings, num_warps=WARPS[_block(longest)])
         return found
 
     @staticmethod
@@ -121,8 +126,8 @@ class _Attend(torch.autograd.Function):
 
         qkv, offsets = ctx.saved_tensors
         found, (*_, heads, _, block) = torch.empty_like(qkv), ctx.settings
-        grid = (len(offsets) - 1, heads)
-        attend_backward[grid](qkv, offsets, above.contiguous(), found, *ctx.settings, num_warps=WARPS[block])
+        with torch.cuda.device(qkv.device):
+            attend_backward[(len(offsets) - 1, heads)](qkv, offsets, above.contiguous(), found, *ctx.settings, num_warps=WARPS[block])
         return found, None, None, None, None, None
 
 

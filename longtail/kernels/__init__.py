@@ -1,1 +1,1 @@
-"""The few hot loops, in Numba. Tests hold each against a plain second version (tests/naive*.py) or Python's own."""
+"""The few hot loops, in Numba, and one for GPUs in Triton. Tests hold each against a plain second version (tests/naive*.py) or Python's."""
