@@ -164,7 +164,7 @@ def test_what_is_refused_of_the_data(table: Path, tmp_path: Path, command: Comma
     out = ("--out", tmp_path / "model", "--device", "cpu")
     assert "No augmentation called 'gandlf'" in command.fails("train", "default", table, *out, "--augment", "gandlf")
     (tmp_path / "few.csv").write_text("text,labels\nred,a\ngreen,b\nblue,c\n")
-    assert "3 labels are too few for clusters of 4" in command.fails("train", "decaf", tmp_path / "few.csv", *out)
+    assert "3 labels are too few for clusters of 2" in command.fails("train", "decaf", tmp_path / "few.csv", *out)
     line = command.fails("train", "astec", tmp_path / "few.csv", *out)
     assert "3 training rows, of which validation=0.05 leaves 0" in line
     sparse = tmp_path / "sparse"

@@ -145,7 +145,7 @@ def test_the_default_space_holds_what_matters_in_a_recipe() -> None:
     assert space("astec", rows=1000) == [*astec[:2], "stages.1.least_steps=1500..6000 log", astec[2]]  # 15 epochs are 60 steps
     assert space("astec", rows=100_000) == [*astec[:2], "stages.1.epochs=7..30 log", astec[2]]
     assert space("astec", "epochs=3", "learning_rate=0.1") == [astec[2]]
-    assert space("unidec")[2:] == ["epochs=15..60 log", "encoder.dropout=0.0..0.4", "contrast.temperature=0.0167..0.15 log"]
+    assert space("unidec")[2:] == ["epochs=10..40 log", "encoder.dropout=0.0..0.4", "contrast.temperature=0.0167..0.15 log"]
 
 
 @pytest.mark.parametrize("name", recipes())
