@@ -22,22 +22,28 @@ def _kept(seed, SHARE: tl.constexpr, BLOCK: tl.constexpr):
     return tl.where(tl.rand(seed, places) < SHARE, 0.0, 1.0 / (1.0 - SHARE))
 
 
+@triton.jit
+def _tokens(offsets, WIDTH: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr):
+    """Of this program's text and head: (BLOCK, DIM) places in rows of WIDTH numbers, (BLOCK, 1) which are its own, and how many."""
+    start = tl.load(offsets + tl.program_id(0))
+    n = tl.load(offsets + tl.program_id(0) + 1) - start
+    tokens = tl.arange(0, BLOCK)[:, None]
+    return (start + tokens) * WIDTH + tl.program_id(1) * DIM + tl.arange(0, DIM)[None, :], tokens < n, n
+
+
 @triton.jit(do_not_specialize=["seed"])
 def attend_forward(qkv, offsets, found, seed, scale, SHARE: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr):
     """found (n_tokens, HEADS, DIM), of qkv (n_tokens, 3, HEADS, DIM); grid (n_texts, HEADS); BLOCK: no text has more tokens."""
-    text, head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(offsets + text)
-    n = tl.load(offsets + text + 1) - start
-    tokens, dims = tl.arange(0, BLOCK)[:, None], tl.arange(0, DIM)[None, :]
-    places = (start + tokens) * (3 * HEADS * DIM) + head * DIM + dims
-    q = tl.load(qkv + places, mask=tokens < n, other=0.0)
-    k = tl.load(qkv + places + HEADS * DIM, mask=tokens < n, other=0.0)
-    v = tl.load(qkv + places + 2 * HEADS * DIM, mask=tokens < n, other=0.0)
+    places, own, n = _tokens(offsets, 3 * HEADS * DIM, DIM, BLOCK)
+    mixed_places, _, _ = _tokens(offsets, HEADS * DIM, DIM, BLOCK)
+    q = tl.load(qkv + places, mask=own, other=0.0)
+    k = tl.load(qkv + places + HEADS * DIM, mask=own, other=0.0)
+    v = tl.load(qkv + places + 2 * HEADS * DIM, mask=own, other=0.0)
     chances = _chances(q, k, n, scale, BLOCK)
     if SHARE > 0:
         chances = chances * _kept(seed, SHARE, BLOCK)
     mixed = tl.dot(chances.to(v.dtype), v, input_precision="ieee")
-    tl.store(found + (start + tokens) * (HEADS * DIM) + head * DIM + dims, mixed.to(v.dtype), mask=tokens < n)
+    tl.store(found + mixed_places, mixed.to(v.dtype), mask=own)
 
 
 @triton.jit(do_not_specialize=["seed"])
@@ -45,15 +51,12 @@ def attend_backward(
     qkv, offsets, above, found, seed, scale, SHARE: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr
 ):
     """found: the gradient in qkv, of `above`, that in what `attend_forward` found. Chances are computed anew."""
-    text, head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(offsets + text)
-    n = tl.load(offsets + text + 1) - start
-    tokens, dims = tl.arange(0, BLOCK)[:, None], tl.arange(0, DIM)[None, :]
-    places = (start + tokens) * (3 * HEADS * DIM) + head * DIM + dims
-    q = tl.load(qkv + places, mask=tokens < n, other=0.0)
-    k = tl.load(qkv + places + HEADS * DIM, mask=tokens < n, other=0.0)
-    v = tl.load(qkv + places + 2 * HEADS * DIM, mask=tokens < n, other=0.0)
-    wanted = tl.load(above + (start + tokens) * (HEADS * DIM) + head * DIM + dims, mask=tokens < n, other=0.0)
+    places, own, n = _tokens(offsets, 3 * HEADS * DIM, DIM, BLOCK)
+    mixed_places, _, _ = _tokens(offsets, HEADS * DIM, DIM, BLOCK)
+    q = tl.load(qkv + places, mask=own, other=0.0)
+    k = tl.load(qkv + places + HEADS * DIM, mask=own, other=0.0)
+    v = tl.load(qkv + places + 2 * HEADS * DIM, mask=own, other=0.0)
+    wanted = tl.load(above + mixed_places, mask=own, other=0.0)
     chances = _chances(q, k, n, scale, BLOCK)
     taken = chances
     slopes = tl.dot(wanted, tl.trans(v), input_precision="ieee")
@@ -62,9 +65,9 @@ def attend_backward(
         taken = chances * kept
         slopes = slopes * kept
     slopes = chances * (slopes - tl.sum(slopes * chances, axis=1)[:, None]) * scale
-    slopes = tl.where(tokens < n, slopes, 0.0).to(v.dtype)
-    tl.store(found + places, tl.dot(slopes, k, input_precision="ieee").to(v.dtype), mask=tokens < n)
+    slopes = tl.where(own, slopes, 0.0).to(v.dtype)
+    tl.store(found + places, tl.dot(slopes, k, input_precision="ieee").to(v.dtype), mask=own)
     to_k = tl.dot(tl.trans(slopes), q, input_precision="ieee")
-    tl.store(found + places + HEADS * DIM, to_k.to(v.dtype), mask=tokens < n)
+    tl.store(found + places + HEADS * DIM, to_k.to(v.dtype), mask=own)
     to_v = tl.dot(tl.trans(taken.to(v.dtype)), wanted, input_precision="ieee")
-    tl.store(found + places + 2 * HEADS * DIM, to_v.to(v.dtype), mask=tokens < n)
+    tl.store(found + places + 2 * HEADS * DIM, to_v.to(v.dtype), mask=own)
