@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; every expected error is one line on stderr and exit code 2."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # for torch, not imported yet: large tensors on pages of 2 MB, which are found sooner
     try:
         app()
     except LongtailError as error:

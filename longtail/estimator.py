@@ -34,6 +34,7 @@ from longtail.store import Stored, load_model, load_rows, save_model
 from longtail.tokens.pretrained import pretrained_vectors
 from longtail.train.checkpoint import Saved, drop_checkpoint, load_checkpoint
 from longtail.train.course import Course, Material
+from longtail.train.memory import freed_memory_kept
 from longtail.train.watch import Watch, device_for
 from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
 from longtail.weighing import judged, weighed, weighed_heads
@@ -130,7 +131,7 @@ class XMC:
                 validate = None if held_out is None else self._validation(course, held_out, recipe)
                 title = recipe.name if recipe.ensemble == 1 else f"{recipe.name} {member + 1} of {recipe.ensemble}"
                 notes = {"mark": mark, "member": member}
-                with Watch(course, title, validate, main.patience, member_place, minutes, notes) as watch:
+                with freed_memory_kept(), Watch(course, title, validate, main.patience, member_place, minutes, notes) as watch:
                     own = None if member_place is None else _own_checkpoint(member_place, mark)
                     if own is not None:
                         watch.resume(own.notes, own.group("best"))
