@@ -50,23 +50,24 @@ class Gated(nn.Module):
 
 
 class Attention(nn.Module):
-    """Weights per label from the parts themselves (ECLARE, section 3.3): softmax of A [t(z1); t(z2); ...], t(z) = sigmoid(T ReLU(z)).
+    """Weights per label from the parts themselves (ECLARE, section 3.3): softmax of A [t(z1); t(z2); ...], t(z) = sigmoid(T ReLU(z)) - 1/2.
 
-    A is divided by the root of how many numbers it reads. These are all positive and many, and Adam moves each weight as far as any
-    other: at full size one step would move what the softmax sees by several units, and after a few steps one part would stand alone.
+    What the sigmoid gives is taken from its middle, and A has spectral norm 1. Numbers around 1/2 are nearly the same for all labels, and
+    many: what A makes of the 1/2 alone would be one large number for all labels, which a few steps of Adam drive so far that one part
+    stands alone, whatever the label. Without it weights come from what parts of a label have of their own, and are bounded.
     """
 
     def __init__(self, n_parts: int, dim: int, dropout: float) -> None:
         super().__init__()
         self.transform = SpectralLinear(dim, dim)  # T
-        self.attention = nn.Linear(n_parts * dim, n_parts, bias=False)  # A
+        self.attention = SpectralLinear(n_parts * dim, n_parts)  # A
         self.dropout = Dropout(dropout)
 
     def weights(self, parts: Sequence[Tensor]) -> Tensor:
         """(m, n_parts), rows sum to 1."""
         stacked = torch.stack(list(parts), dim=1)  # (m, n_parts, dim)
-        seen = torch.sigmoid(self.transform(self.dropout(functional.relu(stacked))))
-        return torch.softmax(self.attention(seen.flatten(1)).float() / self.attention.in_features**0.5, dim=1)
+        seen = torch.sigmoid(self.transform(self.dropout(functional.relu(stacked)))) - 0.5
+        return torch.softmax(self.attention(seen.flatten(1)).float(), dim=1)
 
     def forward(self, parts: Sequence[Tensor]) -> Tensor:
         weights = self.weights(parts)
