@@ -67,7 +67,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; every expected error is one line on stderr and exit code 2."""
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # for torch, not imported yet: large tensors on pages of 2 MB, which are found sooner
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # for torch, not imported yet: large tensors on large pages
     try:
         app()
     except LongtailError as error:
