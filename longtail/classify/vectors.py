@@ -197,11 +197,11 @@ class LabelSide(nn.Module):
             encoded: (m, dim) what the encoder makes of what `to_encode` names.
         """
         if self.summed is not None:
-            sums = [part if labels is None else part[labels] for part in self.summed]
+            sums = [part if labels is None else part.index_select(0, labels) for part in self.summed]
         elif labels is None:
             sums = self._sums_of_all(table)
         elif self.texts and not sums:
-            sums = [part[labels] for part in self._sums_of_all(table)]
+            sums = [part.index_select(0, labels) for part in self._sums_of_all(table)]
         parts = [block(part) for block, part in zip(self.blocks, sums, strict=True)]
         if self.free is not None:
             parts.append(self.free.weight if labels is None else self.free.rows(labels))

@@ -28,7 +28,7 @@ class Table(nn.Module):
     def rows(self, ids: Tensor) -> Tensor:
         """(len(ids), dim). Ids are sorted and come without repeats, so that the optimizer sees a row once."""
         if not self.weight.requires_grad:
-            return self.weight[ids]
+            return self.weight.index_select(0, ids)
         found: Tensor = _Rows.apply(self.weight, ids)
         return found
 
@@ -49,7 +49,7 @@ class _Rows(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, ids: Tensor) -> Tensor:
         ctx.save_for_backward(ids)
         ctx.shape = weight.shape
-        return weight[ids]
+        return weight.index_select(0, ids)  # three times as fast as weight[ids] on a CPU
 
     @staticmethod
     def backward(ctx: Any, *above: Any) -> Any:
