@@ -22,6 +22,7 @@ from longtail.augment.rows import Augmentation, Augmented
 from longtail.errors import DataError, SettingError, UnknownName
 from longtail.explain import Explanation, TrainingRows, explain
 from longtail.graph.normalise import NORMALISERS
+from longtail.memory import freed_memory_kept
 from longtail.names import load as load_name
 from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
 from longtail.predict import Choir, Voice
@@ -34,7 +35,6 @@ from longtail.store import Stored, load_model, load_rows, save_model
 from longtail.tokens.pretrained import pretrained_vectors
 from longtail.train.checkpoint import Saved, drop_checkpoint, load_checkpoint
 from longtail.train.course import Course, Material
-from longtail.train.memory import freed_memory_kept
 from longtail.train.watch import Watch, device_for
 from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
 from longtail.weighing import judged, weighed, weighed_heads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import gc
 import hashlib
@@ -34,6 +33,7 @@ from longtail.errors import DataError, SettingError
 from longtail.estimator import XMC, named_augmentation
 from longtail.evaluation import Evaluation, evaluate
 from longtail.frequency import equal_volume_bins
+from longtail.memory import give_back_memory
 from longtail.predict import Voice, predict
 from longtail.predictions import drop_filtered, most_filtered, read_predictions, write_predictions
 from longtail.recipe import Recipe, read_recipe
@@ -315,8 +315,7 @@ class _Peak:
 
     def __init__(self) -> None:
         gc.collect()
-        with suppress(AttributeError, OSError):  # of the GNU library, which keeps freed memory in pieces, and more with every cell
-            ctypes.CDLL(None).malloc_trim(0)
+        give_back_memory()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +17,7 @@ import orjson
 
 from longtail.errors import LongtailError, SettingError, UnknownName
 from longtail.frequency import GROUPS, frequency_groups
+from longtail.memory import give_back_memory
 from longtail.serve.batching import Batcher, Question
 from longtail.serve.labels import TextSearch, neighbourhood
 from longtail.serve.limits import Limits, Refused
@@ -194,7 +193,7 @@ class Served:
             self.model, self._stamp = model, stamp
             self.version, self.loaded_at = self.version + 1, _now()
             del model
-            await asyncio.get_running_loop().run_in_executor(loading, _give_back_memory)
+            await asyncio.get_running_loop().run_in_executor(loading, give_back_memory)
             self._metrics.reload(self.name, "done")
             LOG.info("%s: version %d took over", self.name, self.version)
             return True
@@ -367,12 +366,6 @@ def _stamp(folder: Path) -> tuple[int, ...] | None:
         return None
     log = folder / "labels"
     return model.st_ino, model.st_mtime_ns, model.st_size, log.stat().st_mtime_ns if log.is_dir() else 0
-
-
-def _give_back_memory() -> None:
-    """To the system, what the version before had; the allocator would keep it, and more with every version."""
-    with contextlib.suppress(OSError, AttributeError):  # where the C library has no such function
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _now() -> str:

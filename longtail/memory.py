@@ -1,10 +1,10 @@
-"""Memory that a training step frees, kept for the next step."""
+"""What becomes of memory that was freed: the C library keeps it for this process, or gives it back to the system."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 # what mallopt of the GNU C library takes: malloc.h calls them M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_MMAP_MAX
 TRIM, MAP, MAPPED = -1, -3, -4
@@ -23,8 +23,7 @@ def freed_memory_kept() -> Iterator[None]:
     What is kept lies in pieces, which took up to a quarter more memory where tables are large.
     """
     try:
-        library = ctypes.CDLL(None)
-        set_option, trim = library.mallopt, library.malloc_trim
+        set_option = ctypes.CDLL(None).mallopt
     except (OSError, TypeError, AttributeError):  # another C library, which has other ways
         yield
         return
@@ -36,4 +35,10 @@ def freed_memory_kept() -> Iterator[None]:
     finally:
         set_option(MAPPED, USUALLY_MAPPED)
         set_option(TRIM, KEPT_AFTERWARDS)
-        trim(0)
+        give_back_memory()
+
+
+def give_back_memory() -> None:
+    """To the system, what was freed; left to itself, the C library keeps much of it, and more each time."""
+    with suppress(OSError, TypeError, AttributeError):  # another C library, which has other ways
+        ctypes.CDLL(None).malloc_trim(0)
