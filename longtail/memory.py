@@ -19,7 +19,7 @@ def freed_memory_kept() -> Iterator[None]:
     """Inside, freed blocks stay with the process; afterwards they go back to the system.
 
     A step of training on CPUs makes and frees matrices of a hundred megabytes. Left to itself, the C library hands them back each time, and
-    the system fills every page of the next ones with zeros as it is touched: on two cores that was a tenth to a third of all time.
+    the system fills every page of the next ones with zeros as it is touched: on two cores that was a tenth to a quarter of all time.
     What is kept lies in pieces, which took up to a quarter more memory where tables are large.
     """
     try:
