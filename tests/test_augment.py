@@ -163,6 +163,21 @@ def test_mark_and_weight(shop: Dataset) -> None:
     assert Gandalf(mark="jui").augment(shop.train, shop.label_texts).notes == ()
 
 
+def test_doubt_weighs_label_rows_by_how_often_their_label_was_seen(shop: Dataset) -> None:
+    made = Gandalf(doubt=3.0).augment(shop.train, shop.label_texts)
+    assert made.row_weights.tolist() == pytest.approx([1.0] * 5 + [3 / 6, 4 / 7, 1 / 4, 2 / 5])
+    halved = Gandalf(doubt=3.0, weight=0.5).augment(shop.train, shop.label_texts)
+    assert halved.row_weights[5:].tolist() == pytest.approx((made.row_weights[5:] / 2).tolist())
+    plain = Gandalf().augment(shop.train, shop.label_texts)
+    assert rows_of(made.split.labels) == rows_of(plain.split.labels)  # targets are not touched
+
+
+def test_with_doubt_a_label_without_rows_has_no_label_row() -> None:
+    train = split_of([[0, 1], [1]], 3)
+    made = Gandalf(doubt=1.0, include="Z").augment(train, Texts.of(["a", "b", "c"]))
+    assert made.source.tolist() == [0, 1] and made.row_weights.tolist() == pytest.approx([1 / 2, 2 / 3])
+
+
 def test_labels_without_text_or_points_are_named_not_crashed_on() -> None:
     train = split_of([[0, 1], [1, 2]], 8)
     made = Gandalf(include="Z").augment(train, Texts.of(["a", "", "c", " ", "", "", "", "h"]))
@@ -214,6 +229,9 @@ def test_what_only_originals_have() -> None:
         ({"shrink": 1.0, "targets": "walk"}, "no meaning for targets='walk'"),
         ({"mark": "two words"}, "wanted one word"),
         ({"weight": -1.0}, "weight is -1.0"),
+        ({"weight": float("inf")}, "weight is inf; wanted 0 or more, such as 0.5"),
+        ({"doubt": -3.0}, "doubt is -3.0"),
+        ({"doubt": float("nan")}, "doubt is nan; wanted 0 or more, such as 3"),
     ],
 )
 def test_settings_that_cannot_work_are_told(chosen: dict[str, object], message: str) -> None:

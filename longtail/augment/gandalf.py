@@ -38,6 +38,9 @@ class Gandalf:
         shrink: a in G_ij / (G_jj + a), one number or one per label; 0 is equation 6. For targets "cooccurrence".
         mark: a word put before each label text, so that a model can tell label rows from inputs; LABEL_MARK is one.
         weight: row weight of the label rows.
+        doubt: a in n / (n + a), which weighs the label row of a label with n training rows. All that a label row leaves out is learnt
+            as wrong, and of a label seen once nobody knows what it goes without. 0 is the paper's; above it, a label that was never seen
+            has no label row.
 
     >>> from longtail.values import labels_from_rows
     >>> train = Split(Texts.of(["mario kart", "zelda"]), labels_from_rows([[0, 1], [1]], 2))
@@ -58,6 +61,7 @@ class Gandalf:
     shrink: Shrink = 0.0
     mark: str | None = None
     weight: float = 1.0
+    doubt: float = 0.0
 
     def __post_init__(self) -> None:
         for setting, value, known in (
@@ -76,8 +80,9 @@ class Gandalf:
             raise SettingError(f"shrink counts label pairs and has no meaning for targets={self.targets!r}; leave it at 0.")
         if self.mark is not None and not re.fullmatch(r"\S+", self.mark):
             raise SettingError(f"mark is {self.mark!r}; wanted one word such as {LABEL_MARK!r}.")
-        if not self.weight >= 0:
-            raise SettingError(f"weight is {self.weight!r}; wanted 0 or more.")
+        for setting, number, such in (("weight", self.weight, 0.5), ("doubt", self.doubt, 3)):
+            if not (number >= 0 and np.isfinite(number)):
+                raise SettingError(f"{setting} is {number!r}; wanted 0 or more, such as {such}.")
 
     def augment(
         self,
@@ -96,6 +101,8 @@ class Gandalf:
             check_graph(self.targets, graph, self.delta)
         usable, notes = _usable(train, label_texts, label_features)
         counts = np.bincount(train.labels.indices, minlength=n_labels)
+        if self.doubt:
+            usable = usable[counts[usable] > 0]
         labels = self._chosen(usable, counts, seed)
         rows = np.arange(len(train), dtype=np.int32)
         if self.include == "Z":
@@ -118,7 +125,8 @@ class Gandalf:
             features=None if label_features is None else label_features[labels],
         )
         whole = len(rows) == len(train)
-        return with_made_rows(train if whole else train.rows(rows), rows, made, labels, "label", self.weight, tuple(notes))
+        weights = self.weight * counts[labels] / (counts[labels] + self.doubt) if self.doubt else self.weight
+        return with_made_rows(train if whole else train.rows(rows), rows, made, labels, "label", weights, tuple(notes))
 
     def for_epoch(self, epoch: int, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> Augmented:
         """The same rows in every epoch."""

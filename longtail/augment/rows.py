@@ -60,9 +60,18 @@ class Augmentation(Protocol):
 
 
 def with_made_rows(
-    originals: Split, places: Ints, made: Split, source: Ints, kind: str, weight: float = 1.0, notes: tuple[str, ...] = ()
+    originals: Split,
+    places: Ints,
+    made: Split,
+    source: Ints,
+    kind: str,
+    weight: float | NDArray[np.float64] = 1.0,
+    notes: tuple[str, ...] = (),
 ) -> Augmented:
-    """Join training rows (at `places` of the training split) and made rows; what only one side has is left out."""
+    """Join training rows (at `places` of the training split) and made rows, which all weigh the same or each by itself.
+
+    What only one side has is left out.
+    """
     n_original, n_made = len(originals), len(made)
     told = list(notes)
     split = made
