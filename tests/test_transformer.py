@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from longtail.encode import packed
+from longtail.encode import layers, packed
 from longtail.encode import transformer as module
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.encode.lengths import runs_of_like_length
@@ -304,8 +304,8 @@ def test_attention_on_a_gpu(longest: int, dim: int) -> None:
     torch.manual_seed(0)
     qkv = torch.randn(sum(lengths), 3 * heads * dim, device="cuda", requires_grad=True)
     above = torch.randn(sum(lengths), heads * dim, device="cuda")
-    found = packed.attend(qkv, offsets, longest, heads, 0.0)
-    wanted = packed.attend(qkv.cpu(), offsets.cpu(), longest, heads, 0.0).cuda()
+    found = layers.attend(qkv, offsets, longest, heads, 0.0)
+    wanted = layers.attend(qkv.cpu(), offsets.cpu(), longest, heads, 0.0).cuda()
     assert torch.allclose(found, wanted, atol=1e-5)
     (gradient,) = torch.autograd.grad(found, qkv, above)
     (other,) = torch.autograd.grad(wanted, qkv, above)
@@ -314,7 +314,7 @@ def test_attention_on_a_gpu(longest: int, dim: int) -> None:
     # dropout: the gradient is that of the same draw
     def mixed(values: Tensor) -> Tensor:
         torch.manual_seed(1)
-        return (packed.attend(values, offsets, longest, heads, share) * above).sum()
+        return (layers.attend(values, offsets, longest, heads, share) * above).sum()
 
     (gradient,) = torch.autograd.grad(mixed(qkv), qkv)
     way = torch.randn_like(qkv)
@@ -322,7 +322,61 @@ def test_attention_on_a_gpu(longest: int, dim: int) -> None:
         slope = (mixed(qkv + 1e-2 * way) - mixed(qkv - 1e-2 * way)) / 2e-2
     assert torch.isclose(slope, (gradient * way).sum(), rtol=1e-2, atol=1e-2)
     alike = torch.ones(sum(lengths), 3 * heads * dim, device="cuda")
-    assert torch.isclose(packed.attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device="cuda"), atol=0.15)
+    assert torch.isclose(layers.attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device="cuda"), atol=0.15)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n", "hidden", "inner"), [(1, 16, 64), (7, 48, 96), (3000, 384, 1536), (250, 32, 700)])
+def test_between_products_on_a_gpu(n: int, hidden: int, inner: int) -> None:
+    torch.manual_seed(0)
+    wide, narrow, norm = nn.Linear(hidden, inner), nn.Linear(inner, hidden), nn.LayerNorm(hidden)
+    nn.init.normal_(norm.weight, 1.0, 0.3)
+    nn.init.normal_(norm.bias)
+    parts = nn.ModuleList([wide, narrow, norm])
+    states, before, above = (torch.randn(n, hidden) for _ in range(3))
+
+    def slopes(device: str, share: float) -> tuple[Tensor, ...]:
+        parts.to(device)
+        inputs = [tensor.to(device).requires_grad_() for tensor in (states, before)]
+        found = layers.dense_add_norm(narrow, norm, layers.dense_gelu(wide, inputs[0]), inputs[1], share)
+        return found.cpu(), *(one.cpu() for one in torch.autograd.grad(found, [*inputs, *parts.parameters()], above.to(device)))
+
+    for wanted, found in zip(slopes("cpu", 0.0), slopes("cuda", 0.0), strict=True):
+        assert (found - wanted).norm() <= 1e-3 * wanted.norm()
+
+    # dropout: the gradient is that of the same draw, and some of what is added is left out
+    def total(change: float) -> Tensor:
+        torch.manual_seed(1)
+        inner_states = layers.dense_gelu(wide, (states + change * way).cuda())
+        return (layers.dense_add_norm(narrow, norm, inner_states, before.cuda(), 0.4).double() * above.cuda()).sum()
+
+    way = torch.randn(n, hidden)
+    torch.manual_seed(1)
+    dropped = slopes("cuda", 0.4)
+    assert not torch.equal(dropped[0], slopes("cuda", 0.4)[0])
+    with torch.no_grad():
+        slope = (total(1e-2) - total(-1e-2)) / 2e-2
+    assert torch.isclose(slope.cpu(), (dropped[1] * way).double().sum(), rtol=2e-2, atol=2e-2 * n**0.5)
+
+
+@pytest.mark.gpu
+def test_what_dropout_takes_on_a_gpu() -> None:
+    share, n, hidden = 0.1, 1000, 64
+    zero, norm = nn.Linear(hidden, hidden).cuda(), nn.LayerNorm(hidden).cuda()
+    nn.init.zeros_(zero.weight)
+    nn.init.ones_(zero.bias)  # every number of what is added is 1 before dropout
+    above = torch.randn(n, hidden).cuda()
+    taken = []
+    for _ in range(2):
+        states = torch.zeros(n, hidden).cuda().requires_grad_()
+        before = torch.randn(n, hidden).cuda().requires_grad_()
+        found = layers.dense_add_norm(zero, norm, states, before, share)
+        of_before, of_bias = torch.autograd.grad(found, [before, zero.bias], above)
+        taken.append(of_bias)
+        # a bias is met by what dropout leaves alone, so its gradient is that share of the sum over rows, give or take chance
+        kept = (of_bias * of_before.sum(0)).sum() / of_before.sum(0).square().sum()
+        assert 0.8 < kept < 1.2
+    assert not torch.equal(*taken)
 
 
 @pytest.mark.gpu
@@ -333,8 +387,13 @@ def test_on_a_gpu(folder: Path, texts_at_once: int) -> None:
     wanted = encoder(TOKENS, table)
     table = table.cuda().requires_grad_()
     tokens = TokenBatch(TOKENS.ids.cuda(), TOKENS.weights.cuda(), TOKENS.offsets.cuda())
+    above = torch.randn_like(wanted)
+    slopes = torch.autograd.grad(wanted, [*encoder.parameters()], above)
     encoder.cuda()
-    assert torch.allclose(encoder(tokens, table).cpu(), wanted, atol=1e-4)
+    found = encoder(tokens, table)
+    assert torch.allclose(found.cpu(), wanted, atol=1e-4)
+    for slope, other in zip(torch.autograd.grad(found, [*encoder.parameters()], above.cuda()), slopes, strict=True):
+        assert torch.allclose(slope.cpu(), other, atol=1e-3)
     with torch.autocast("cuda", dtype=torch.bfloat16):
         hidden = encoder(tokens, table)
     assert torch.allclose(hidden.cpu(), wanted, atol=0.1)

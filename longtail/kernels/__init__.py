@@ -1,1 +1,1 @@
-"""The few hot loops, in Numba, and one for GPUs in Triton. Tests hold each against a plain second version (tests/naive*.py) or Python's."""
+"""The few hot loops, in Numba; in gpu/ those for GPUs. Tests hold each against a plain second version (tests/naive*.py) or Python's."""

@@ -1,8 +1,9 @@
 """Attention within each of many short texts that lie end to end, on a GPU: one program a text and head, which holds all of its scores."""
 
-# triton reads the source of a kernel, in which a type such as tl.constexpr has to be there and not only its name
 import triton
 import triton.language as tl
+
+from longtail.kernels.gpu.draws import kept
 
 
 @triton.jit
@@ -16,10 +17,9 @@ def _chances(q, k, n, scale, BLOCK: tl.constexpr):
 
 @triton.jit
 def _kept(seed, SHARE: tl.constexpr, BLOCK: tl.constexpr):
-    """(BLOCK, BLOCK): 0 for what dropout takes, and for the rest what keeps the mean."""
+    """(BLOCK, BLOCK): what dropout makes of the chances of this program's text and head."""
     first = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * BLOCK * BLOCK
-    places = first + tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-    return tl.where(tl.rand(seed, places) < SHARE, 0.0, 1.0 / (1.0 - SHARE))
+    return kept(first + tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], seed, SHARE)
 
 
 @triton.jit
@@ -61,9 +61,9 @@ def attend_backward(
     taken = chances
     slopes = tl.dot(wanted, tl.trans(v), input_precision="ieee")
     if SHARE > 0:
-        kept = _kept(seed, SHARE, BLOCK)
-        taken = chances * kept
-        slopes = slopes * kept
+        left = _kept(seed, SHARE, BLOCK)
+        taken = chances * left
+        slopes = slopes * left
     slopes = chances * (slopes - tl.sum(slopes * chances, axis=1)[:, None]) * scale
     slopes = tl.where(own, slopes, 0.0).to(v.dtype)
     tl.store(found + places, tl.dot(slopes, k, input_precision="ieee").to(v.dtype), mask=own)
