@@ -38,7 +38,7 @@ def attend(qkv: Tensor, offsets: Tensor, longest: int, heads: int, share: float)
 def dense_gelu(dense: nn.Linear, states: Tensor) -> Tensor:
     """(n, inner): gelu of a linear layer of states (n, hidden)."""
     if not states.is_cuda:
-        return functional.gelu(linear(dense, states))
+        return functional.gelu(_linear(dense, states))
     found: Tensor = _DenseGelu.apply(states, dense.weight, dense.bias)
     return found
 
@@ -46,14 +46,14 @@ def dense_gelu(dense: nn.Linear, states: Tensor) -> Tensor:
 def dense_add_norm(dense: nn.Linear, norm: nn.LayerNorm, states: Tensor, before: Tensor, share: float) -> Tensor:
     """(n, hidden): the norm of `before`, (n, hidden), and what dropout leaves of a linear layer of states (n, inner)."""
     if not states.is_cuda:
-        total = before + functional.dropout(linear(dense, states), share)
+        total = before + functional.dropout(_linear(dense, states), share)
         return functional.layer_norm(total, norm.normalized_shape, norm.weight.to(total.dtype), norm.bias.to(total.dtype), norm.eps)
     settings = share, _seed(share), norm.eps
     found: Tensor = _DenseAddNorm.apply(states, before, dense.weight, dense.bias, norm.weight, norm.bias, settings)
     return found
 
 
-def linear(dense: nn.Linear, states: Tensor) -> Tensor:
+def _linear(dense: nn.Linear, states: Tensor) -> Tensor:
     """A linear layer in the numbers of `states`."""
     return functional.linear(states, dense.weight.to(states.dtype), dense.bias.to(states.dtype))
 
@@ -78,7 +78,7 @@ class _Attend(torch.autograd.Function):
         from longtail.kernels.gpu.attention import attend_forward
 
         n, dim = len(qkv), qkv.shape[1] // 3 // heads
-        block = power_of_2(max(16, longest))  # the fewest that products take
+        block = _power_of_2(max(16, longest))  # the fewest that products take
         found = torch.empty(n, heads * dim, dtype=qkv.dtype, device=qkv.device)
         ctx.settings = seed, dim**-0.5, share, heads, dim, block
         ctx.save_for_backward(qkv, offsets)
@@ -113,7 +113,7 @@ class _DenseGelu(torch.autograd.Function):
 
         states, weight, inner = ctx.saved_tensors
         n, width = inner.shape
-        programs, columns = _programs(inner.device), min(COLUMNS, power_of_2(width))
+        programs, columns = _programs(inner.device), min(COLUMNS, _power_of_2(width))
         slopes = torch.empty_like(inner)
         sums = torch.empty(programs, width, device=inner.device)
         with torch.cuda.device(inner.device):
@@ -139,7 +139,7 @@ class _DenseAddNorm(torch.autograd.Function):
         rounded = weight.to(states.dtype)
         x = torch.addmm(bias.to(states.dtype), states, rounded.T)
         n, width = x.shape
-        ctx.settings = seed, epsilon, share, width, power_of_2(width), ROWS
+        ctx.settings = seed, epsilon, share, width, _power_of_2(width), ROWS
         total, found = torch.empty_like(x), torch.empty_like(x)
         with torch.cuda.device(x.device):
             add_norm_forward[(-(-n // ROWS),)](x, before, scale, shift, total, found, n, *ctx.settings)
@@ -162,7 +162,7 @@ class _DenseAddNorm(torch.autograd.Function):
         return to_x @ weight, to_before, to_x.T @ states, to_bias, to_scale, to_shift, None
 
 
-def power_of_2(n: int) -> int:
+def _power_of_2(n: int) -> int:
     """The least that is `n` or more."""
     return 1 << (n - 1).bit_length()
 

