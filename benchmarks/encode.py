@@ -1,88 +1,119 @@
-"""A step of a transformer on a GPU: texts end to end beside the padded layers of the Hugging Face library, in one run.
+"""A step of a transformer: texts end to end beside the padded layers of the Hugging Face library, in one run; on a GPU where there is one.
 
     python benchmarks/encode.py [--texts 1024 3500] [--longest 32]
 
-Forward and backward of MiniLM's shape (6 layers of 384 numbers, 12 heads) in bfloat16, texts of 4 to `--longest` tokens. `limit` is what
-the products alone would take at the GPU's best measured rate for a large product of bfloat16 matrices, as a share of what a step takes.
+Forward and backward of MiniLM's shape (6 layers of 384 numbers, 12 heads), in bfloat16 where the hardware has units for it, as training
+does it, and forward alone in float32 on a CPU, as prediction does it; texts of 4 to `--longest` tokens. `limit` is what the products alone
+would take at the best measured rate for a large product of such matrices, as a share of what a step takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import platform
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from longtail.classify.fused import matrix_type, precision
 from longtail.encode import transformer
 from longtail.encode.batch import TokenBatch
 from longtail.encode.transformer import Transformer, TransformerEncoder
+from longtail.memory import freed_memory_kept
 
-VOCABULARY, STEPS = 30_000, 20
+VOCABULARY = 5_000  # distinct tokens of a batch
+SIDE = {"cuda": 8192, "cpu": 4096}  # of the large product
+REPEATS = {"cuda": 20, "cpu": 1}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, nargs="+", default=[1024, 3500])
+    parser.add_argument("--texts", type=int, nargs="+")
     parser.add_argument("--longest", type=int, default=32)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("No NVIDIA GPU was found; on a CPU texts are padded, in runs of like length.")
-        return
-    encoder = Transformer("none").build().cuda()
-    table = torch.randn(VOCABULARY, encoder.hidden, device="cuda", requires_grad=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoder = Transformer("none").build().to(device)
+    table = torch.randn(VOCABULARY, encoder.hidden, device=device, requires_grad=True)
     weights = sum(part.numel() for name, part in encoder.named_parameters() if "encoder.layer" in name and part.dim() == 2)
-    rate = _best_rate()
-    print(f"{torch.cuda.get_device_name()}, {rate / 1e12:.0f} TFLOP/s in a large product")
-    print(f"{'texts':>8}{'tokens':>10}{'padded ms':>12}{'end to end ms':>16}{'ratio':>8}{'limit':>8}")
-    for n_texts in options.texts:
-        tokens = _texts(n_texts, options.longest)
-        took = {}
-        ways: dict[str, Callable[..., bool]] = {"padded": lambda *_: False, "end to end": transformer.can_pack}
-        for way, can_pack in ways.items():
-            transformer.can_pack, before = can_pack, transformer.can_pack
-            took[way] = _seconds_a_step(encoder, tokens, table)
-            transformer.can_pack = before
-        limit = 6 * weights * len(tokens.ids) / rate
-        padded, ours = took["padded"], took["end to end"]
-        print(f"{n_texts:>8,}{len(tokens.ids):>10,}{1e3 * padded:>12.1f}{1e3 * ours:>16.1f}{padded / ours:>8.1f}{limit / ours:>8.0%}")
+    machine = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    with freed_memory_kept():  # as in training
+        for what, kind, work, products in _works(device):
+            rate = _best_rate(device, kind)
+            print(f"{machine}, {what}, {kind}: {rate / 1e12:.3g} TFLOP/s in a large product")
+            print(f"{'texts':>8}{'tokens':>10}{'padded ms':>12}{'end to end ms':>16}{'ratio':>8}{'limit':>8}")
+            for n_texts in options.texts or ([1024, 3500] if device.type == "cuda" else [1, 16, 1024]):
+                tokens = _texts(n_texts, options.longest, device)
+                padded, ours = _beside(partial(work, encoder, tokens, table), device)
+                limit = products * weights * len(tokens.ids) / rate
+                figures = f"{1e3 * padded:>12.1f}{1e3 * ours:>16.1f}{padded / ours:>8.1f}{limit / ours:>8.0%}"
+                print(f"{n_texts:>8,}{len(tokens.ids):>10,}{figures}")
 
 
-def _texts(n: int, longest: int) -> TokenBatch:
+Work = Callable[[TransformerEncoder, TokenBatch, Tensor], None]
+
+
+def _works(device: torch.device) -> list[tuple[str, torch.dtype, Work, int]]:
+    """What is measured: its name, what it is computed in, the work, and FLOP for a weight and a token."""
+    training: tuple[str, torch.dtype, Work, int] = ("training", matrix_type(device), _train, 6)
+    return [training] if device.type == "cuda" else [training, ("prediction", torch.float32, _predict, 2)]
+
+
+def _train(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> None:
+    encoder.train().zero_grad()
+    table.grad = None
+    with precision(table.device):
+        loss = encoder(tokens, table).square().mean()
+    loss.backward()
+
+
+@torch.no_grad()
+def _predict(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> None:
+    with precision(table.device) if table.is_cuda else nullcontext():
+        encoder.eval()(tokens, table)
+
+
+def _beside(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
+    """Seconds of the library's layers, and of ours."""
+    ours = transformer.can_pack
+    transformer.can_pack = lambda *_: False
+    padded = _seconds(work, device)
+    transformer.can_pack = ours
+    return padded, _seconds(work, device)
+
+
+def _texts(n: int, longest: int, device: torch.device) -> TokenBatch:
     torch.manual_seed(0)
     lengths = torch.randint(4, longest + 1, (n,))
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
     total = int(offsets[-1])
-    return TokenBatch(torch.randint(1, VOCABULARY, (total,)).cuda(), torch.ones(total).cuda(), offsets.cuda())
+    return TokenBatch(torch.randint(1, VOCABULARY, (total,)).to(device), torch.ones(total).to(device), offsets.to(device))
 
 
-def _seconds_a_step(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> float:
-    def step() -> None:
-        encoder.zero_grad()
-        table.grad = None
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            encoder(tokens, table).square().mean().backward()
-
-    return _seconds(step)
-
-
-def _best_rate() -> float:
+def _best_rate(device: torch.device, kind: torch.dtype) -> float:
     """FLOP/s."""
-    n = 8192
-    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    return 2 * n**3 / _seconds(lambda: a @ b)
+    n = SIDE[device.type]
+    a, b = (torch.randn(n, n, device=device).to(kind) for _ in range(2))
+    return 2 * n**3 / _seconds(lambda: a @ b, device)
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    for _ in range(3):
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """The median of some repeats: other work comes between on a shared machine."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    for _ in range(2):
         work()  # kernels are compiled and chosen
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(STEPS):
-        work()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / STEPS
+    took = []
+    for _ in range(5):
+        wait()
+        start = time.perf_counter()
+        for _ in range(REPEATS[device.type]):
+            work()
+        wait()
+        took.append((time.perf_counter() - start) / REPEATS[device.type])
+    return sorted(took)[2]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from longtail.encode import layers, packed
+from longtail.encode import layers, layers_cpu, packed
 from longtail.encode import transformer as module
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.encode.lengths import runs_of_like_length
@@ -249,29 +250,45 @@ def test_half_the_bits(folder: Path, texts_at_once: int) -> None:
 
 # --- texts end to end
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def wide_heads(folder: Path, **settings: Any) -> TransformerEncoder:
+    """One whose heads are as wide as what reads texts end to end wants them."""
+    save_model(folder, hidden_size=32, num_attention_heads=2)
+    return Transformer(str(folder), **settings).build()
+
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("texts_at_once", [0, 2])
-def test_texts_end_to_end(folder: Path, pooling: str, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = Transformer(str(folder), pooling=pooling, texts_at_once=texts_at_once).build().eval()
+def test_texts_end_to_end(tmp_path: Path, pooling: str, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = wide_heads(tmp_path, pooling=pooling, texts_at_once=texts_at_once).eval()
     table = start_table(encoder).requires_grad_()
     weights = [table, *encoder.parameters()]
     above = torch.randn(len(ROWS), encoder.hidden)
-    padded = encoder(TOKENS, table)
-    wanted = torch.autograd.grad(padded, weights, above)
-    monkeypatch.setattr(module, "can_pack", lambda *_: True)
-    monkeypatch.setattr(module, "GPU_MOST", 8)  # tokens: the text of 14 is a run by itself
+    calls = []
+    encoder.model.register_forward_pre_hook(lambda *_: calls.append(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "can_pack", lambda *_: False)
+        padded = encoder(TOKENS, table)
+        wanted = torch.autograd.grad(padded, weights, above)
+    n_padded = len(calls)
+    monkeypatch.setattr(module, "CPU_MOST", 8)  # tokens: the text of 14 is a run by itself
     found = encoder(TOKENS, table)
     assert torch.allclose(found, padded, atol=1e-5)
     for gradient, other in zip(torch.autograd.grad(found, weights, above), wanted, strict=True):
         assert torch.allclose(gradient, other, atol=1e-4)
+    assert n_padded == len(calls) > 0  # the library's layers were not asked again
 
 
-def test_end_to_end_with_dropout_and_half_the_bits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "can_pack", lambda *_: True)
-    encoder = Transformer(str(folder)).build()
+def test_end_to_end_with_dropout_and_half_the_bits(tmp_path: Path) -> None:
+    encoder = wide_heads(tmp_path)
     table = start_table(encoder)
     assert not torch.equal(encoder(TOKENS, table), encoder(TOKENS, table))
+    torch.manual_seed(1)
+    once = encoder(TOKENS, table)
+    torch.manual_seed(1)
+    assert torch.equal(encoder(TOKENS, table), once)
     wanted = encoder.eval()(TOKENS, table)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = encoder(TOKENS, table)
@@ -280,14 +297,15 @@ def test_end_to_end_with_dropout_and_half_the_bits(folder: Path, monkeypatch: py
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_what_lies_end_to_end(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    bert, gpu = Transformer("none", hidden=32, layers=1, heads=2).build().model, torch.device("cuda")
+    bert, cpu, gpu = Transformer("none", hidden=32, layers=1, heads=2).build().model, torch.device("cpu"), torch.device("cuda")
     monkeypatch.setattr(packed, "_kernel_runs", lambda _: runs)
-    assert packed.can_pack(bert, packed.LONGEST, gpu) == runs
-    assert not packed.can_pack(bert, 10, torch.device("cpu")) and not packed.can_pack(bert, packed.LONGEST + 1, gpu)
+    assert packed.can_pack(bert, packed.LONGEST, gpu) == runs and packed.can_pack(bert, packed.LONGEST, cpu)
+    assert not packed.can_pack(bert, packed.LONGEST + 1, gpu) and not packed.can_pack(bert, packed.LONGEST + 1, cpu)
     for setting, other in (("model_type", "roberta"), ("hidden_act", "relu"), ("num_attention_heads", 4), ("is_decoder", True)):
         with monkeypatch.context() as patch:
             patch.setitem(bert.config.__dict__, setting, other)
-            assert getattr(bert.config, setting) == other and not packed.can_pack(bert, 10, gpu)
+            assert getattr(bert.config, setting) == other and not packed.can_pack(bert, 10, gpu) and not packed.can_pack(bert, 10, cpu)
+    assert not packed.can_pack(bert.double(), 10, cpu)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -295,77 +313,116 @@ def test_no_gpu_runs_no_kernel() -> None:
     assert not packed._kernel_runs(torch.device("cuda"))
 
 
-@pytest.mark.gpu
+def naive_attend(qkv: Tensor, offsets: list[int], heads: int) -> Tensor:
+    """One text after the other, by torch."""
+    n, dim = len(qkv), qkv.shape[1] // 3 // heads
+    q, k, v = qkv.view(n, 3, heads, dim).permute(1, 2, 0, 3)  # (heads, n, dim) each
+    mixed = []
+    for start, stop in pairwise(offsets):
+        scores = q[:, start:stop] @ k[:, start:stop].transpose(1, 2) / dim**0.5
+        mixed.append(scores.softmax(2) @ v[:, start:stop])
+    return torch.cat(mixed, dim=1).transpose(0, 1).reshape(n, heads * dim)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("longest", "dim"), [(9, 16), (32, 32), (60, 64), (128, 32)])
-def test_attention_on_a_gpu(longest: int, dim: int) -> None:
+def test_attention(longest: int, dim: int, kind: torch.dtype, device: str) -> None:
     heads, share = 3, 0.3
-    lengths = [longest, 0, 1, longest // 2, 7]
-    offsets = torch.tensor([0, *np.cumsum(lengths)]).cuda()
+    lengths = [longest, 0, 1, longest // 2, 7, 16]
+    ends = [0, *np.cumsum(lengths).tolist()]
+    offsets = torch.tensor(ends, device=device)
     torch.manual_seed(0)
-    qkv = torch.randn(sum(lengths), 3 * heads * dim, device="cuda", requires_grad=True)
-    above = torch.randn(sum(lengths), heads * dim, device="cuda")
+    qkv = (2 * torch.randn(sum(lengths), 3 * heads * dim, device=device)).to(kind).requires_grad_()
+    above = torch.randn(sum(lengths), heads * dim, device=device).to(kind)
     found = layers.attend(qkv, offsets, longest, heads, 0.0)
-    wanted = layers.attend(qkv.cpu(), offsets.cpu(), longest, heads, 0.0).cuda()
-    assert torch.allclose(found, wanted, atol=1e-5)
+    precise = qkv.detach().double().requires_grad_()
+    wanted = naive_attend(precise, ends, heads)
     (gradient,) = torch.autograd.grad(found, qkv, above)
-    (other,) = torch.autograd.grad(wanted, qkv, above)
-    assert torch.allclose(gradient, other, atol=1e-4)
+    (other,) = torch.autograd.grad(wanted, precise, above.double())
+    assert found.dtype == gradient.dtype == kind
+    for one, two in ((found, wanted), (gradient, other)):
+        assert (one.double() - two).norm() <= (1e-5 if kind == torch.float32 else 0.01) * two.norm()
+    if kind == torch.bfloat16:
+        return
 
     # dropout: the gradient is that of the same draw
     def mixed(values: Tensor) -> Tensor:
         torch.manual_seed(1)
-        return (layers.attend(values, offsets, longest, heads, share) * above).sum()
+        return (layers.attend(values, offsets, longest, heads, share).double() * above).sum()
 
     (gradient,) = torch.autograd.grad(mixed(qkv), qkv)
+    assert not torch.allclose(gradient, other.float(), atol=0.1)
     way = torch.randn_like(qkv)
     with torch.no_grad():
         slope = (mixed(qkv + 1e-2 * way) - mixed(qkv - 1e-2 * way)) / 2e-2
-    assert torch.isclose(slope, (gradient * way).sum(), rtol=1e-2, atol=1e-2)
-    alike = torch.ones(sum(lengths), 3 * heads * dim, device="cuda")
-    assert torch.isclose(layers.attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device="cuda"), atol=0.15)
+    assert torch.isclose(slope, (gradient * way).double().sum(), rtol=1e-2, atol=1e-2)
+    alike = torch.ones(sum(lengths), 3 * heads * dim, device=device)
+    assert torch.isclose(layers.attend(alike, offsets, longest, heads, share).mean(), torch.ones((), device=device), atol=0.15)
 
 
-@pytest.mark.gpu
+def test_few_texts_are_attended_to_alike() -> None:
+    """One thread for a few tokens, all threads for many."""
+    torch.manual_seed(0)
+    n, heads, dim = layers_cpu.FEW_TOKENS // 8 + 1, 2, 16
+    qkv = torch.randn(8 * n, 3 * heads * dim)
+    many = layers.attend(qkv, torch.arange(n + 1) * 8, 8, heads, 0.0)
+    few = layers.attend(qkv[:-8], torch.arange(n) * 8, 8, heads, 0.0)
+    assert len(few) <= layers_cpu.FEW_TOKENS < len(many) and torch.equal(few, many[:-8])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("n", "hidden", "inner"), [(1, 16, 64), (7, 48, 96), (3000, 384, 1536), (250, 32, 700)])
-def test_between_products_on_a_gpu(n: int, hidden: int, inner: int) -> None:
+def test_between_products(n: int, hidden: int, inner: int, kind: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
     wide, narrow, norm = nn.Linear(hidden, inner), nn.Linear(inner, hidden), nn.LayerNorm(hidden)
     nn.init.normal_(norm.weight, 1.0, 0.3)
     nn.init.normal_(norm.bias)
     parts = nn.ModuleList([wide, narrow, norm])
-    states, before, above = (torch.randn(n, hidden) for _ in range(3))
+    states, before, above = (torch.randn(n, hidden).to(kind) for _ in range(3))
 
-    def slopes(device: str, share: float) -> tuple[Tensor, ...]:
-        parts.to(device)
-        inputs = [tensor.to(device).requires_grad_() for tensor in (states, before)]
-        found = layers.dense_add_norm(narrow, norm, layers.dense_gelu(wide, inputs[0]), inputs[1], share)
-        return found.cpu(), *(one.cpu() for one in torch.autograd.grad(found, [*inputs, *parts.parameters()], above.to(device)))
+    def naive(inputs: list[Tensor]) -> Tensor:
+        total: Tensor = norm(inputs[1] + narrow(nn.functional.gelu(wide(inputs[0]))))
+        return total
 
-    for wanted, found in zip(slopes("cpu", 0.0), slopes("cuda", 0.0), strict=True):
-        assert (found - wanted).norm() <= 1e-3 * wanted.norm()
+    def slopes(find: Callable[[list[Tensor]], Tensor], at: str, of: torch.dtype) -> tuple[Tensor, ...]:
+        parts.to(at)
+        inputs = [tensor.to(at, of).requires_grad_() for tensor in (states, before)]
+        found = find(inputs)
+        return found.cpu(), *(one.cpu() for one in torch.autograd.grad(found, [*inputs, *parts.parameters()], above.to(at, of)))
+
+    def ours(share: float) -> Callable[[list[Tensor]], Tensor]:
+        return lambda inputs: layers.dense_add_norm(narrow, norm, layers.dense_gelu(wide, inputs[0]), inputs[1], share)
+
+    close = 1e-3 if kind == torch.float32 else 0.03
+    for wanted, found in zip(slopes(naive, "cpu", torch.float32), slopes(ours(0.0), device, kind), strict=True):
+        assert (found.float() - wanted).norm() <= close * wanted.norm()
+    if kind == torch.bfloat16:
+        return
 
     # dropout: the gradient is that of the same draw, and some of what is added is left out
     def total(change: float) -> Tensor:
         torch.manual_seed(1)
-        inner_states = layers.dense_gelu(wide, (states + change * way).cuda())
-        return (layers.dense_add_norm(narrow, norm, inner_states, before.cuda(), 0.4).double() * above.cuda()).sum()
+        found = ours(0.4)([(states + change * way).to(device), before.to(device)])
+        return (found.double() * above.to(device)).sum()
 
     way = torch.randn(n, hidden)
     torch.manual_seed(1)
-    dropped = slopes("cuda", 0.4)
-    assert not torch.equal(dropped[0], slopes("cuda", 0.4)[0])
+    dropped = slopes(ours(0.4), device, kind)
+    assert not torch.equal(dropped[0], slopes(ours(0.4), device, kind)[0])
     with torch.no_grad():
         slope = (total(1e-2) - total(-1e-2)) / 2e-2
     assert torch.isclose(slope.cpu(), (dropped[1] * way).double().sum(), rtol=2e-2, atol=2e-2 * n**0.5)
 
 
-@pytest.mark.gpu
-def test_what_dropout_takes_on_a_gpu() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_dropout_takes(device: str) -> None:
     share, n, hidden = 0.1, 1000, 64
-    ones, norm = nn.Linear(hidden, hidden).cuda(), nn.LayerNorm(hidden).cuda()
+    ones, norm = nn.Linear(hidden, hidden).to(device), nn.LayerNorm(hidden).to(device)
     nn.init.zeros_(ones.weight)
     nn.init.ones_(ones.bias)  # of a row of ones, what dropout takes is what lies below the row's mean
-    nothing = torch.zeros(n, hidden).cuda()
+    nothing = torch.zeros(n, hidden, device=device)
     torch.manual_seed(0)
     taken, others = (layers.dense_add_norm(ones, norm, nothing, nothing, share) < 0 for _ in range(2))
     for way in (0, 1):  # neither a row nor a column is preferred: five standard deviations of a draw

@@ -29,15 +29,20 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or not self.share:
-            return x
-        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.bfloat16):
-            return functional.dropout(x, self.share)
-        dropped: Tensor = _Dropped.apply(x, int(torch.randint(2**63 - 1, ())), self.share)
-        return dropped
+        return dropped(x, self.share) if self.training else x
 
     def extra_repr(self) -> str:
         return str(self.share)
+
+
+def dropped(x: Tensor, share: float) -> Tensor:
+    """What `Dropout` does in training."""
+    if not share:
+        return x
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.bfloat16):
+        return functional.dropout(x, share)
+    found: Tensor = _Dropped.apply(x, int(torch.randint(2**63 - 1, ())), share)
+    return found
 
 
 def check_share(setting: str, share: float) -> None:

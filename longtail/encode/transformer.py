@@ -153,9 +153,10 @@ class TransformerEncoder(nn.Module):
     def _end_to_end(self, tokens: TokenBatch, table: Tensor, lengths: Offsets) -> Tensor:
         """What `forward` gives, without padding."""
         ends = np.concatenate([[0], np.cumsum(lengths)])
+        most = CPU_MOST if table.device.type == "cpu" else GPU_MOST
         found, first = [], 0
         while first < len(lengths):
-            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + GPU_MOST, side="right")) - 1)
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
             stop = min(stop, first + (self.texts_at_once or len(lengths)))
             ids = tokens.ids[ends[first] : ends[stop]]
             inputs = ids, tokens.offsets[first : stop + 1] - tokens.offsets[first], int(lengths[first:stop].max()), table

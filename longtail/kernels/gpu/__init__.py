@@ -1,1 +1,1 @@
-"""Loops for GPUs, in Triton, which comes with a torch for GPUs. Tests marked `gpu` hold each against what torch has (encode/layers.py)."""
+"""Loops for GPUs, in Triton, which comes with a torch for GPUs. Tests marked `gpu` hold each against what torch has."""
