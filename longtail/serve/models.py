@@ -25,7 +25,8 @@ from longtail.serve.metrics import Metrics
 
 T = TypeVar("T")
 Loader = Callable[[Path], Any]  # of a model folder
-WARMING_TEXT = "warm"  # predicted before a version takes over, so that its first request pays for no compiling
+# predicted before a version takes over, so that its first request pays for no compiling: one text alone, and many, which other loops read
+WARMING_TEXTS = (["warm"], ["warm"] * 64)
 LOG = logging.getLogger("longtail.serve")
 
 
@@ -200,7 +201,8 @@ class Served:
 
     def _ready(self, folder: Path) -> Any:
         model = self._load(folder)
-        model.predict([WARMING_TEXT], 1)
+        for texts in WARMING_TEXTS:
+            model.predict(texts, 1)
         return model
 
     # ---- what is told about it
