@@ -13,7 +13,6 @@ import argparse
 import platform
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -72,8 +71,7 @@ def _train(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> No
 
 @torch.no_grad()
 def _predict(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> None:
-    with precision(table.device) if table.is_cuda else nullcontext():
-        encoder.eval()(tokens, table)
+    encoder.eval()(tokens, table)
 
 
 def _beside(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
