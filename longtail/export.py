@@ -262,6 +262,8 @@ def export_sentence_transformers(stored: Stored, folder: Path) -> None:
             "A sentence-transformers folder holds a transformer with its own tokens; "
             f"this model has the encoder {stored.recipe.encoder} and the tokens {stored.recipe.tokens}."
         )
+    if encoder.adapter is not None:
+        raise SettingError("A sentence-transformers folder has no place for the adapter behind the transformer; wanted --to onnx.")
     config = {**encoder.architecture(), "vocab_size": len(network.table.weight) - 1}
     _write_transformer(folder, encoder, network.table.weight[1:], config)
     (folder / "tokenizer.json").write_text(cutter.library, encoding="utf-8")

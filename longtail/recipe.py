@@ -302,8 +302,17 @@ def _check(recipe: Recipe, where: str) -> None:
         wrong = "recipes beside this one are weighed by validation rows, and there are none; wanted validation = 0.05 or so, or beside = []"
     elif getattr(recipe.tokens, "ngrams", 1) > 1 and not hasattr(recipe.encoder, "word_dropout"):
         wrong = "the encoder reads words in their order, where bigrams have no place; wanted ngrams = 1"
+    elif _learns_nothing(recipe):
+        wrong = "the encoder is frozen, and nothing behind it learns; wanted encoder.adapter = 1024 or so, or labels with free vectors"
     if wrong:
         raise SettingError(f"{where}: {wrong}.")
+
+
+def _learns_nothing(recipe: Recipe) -> bool:
+    """Whether there is neither a layer behind a frozen encoder nor a vector of a label of its own."""
+    encoder = recipe.encoder
+    is_read_once = getattr(encoder, "frozen", False) and not encoder.adapter and not encoder.projection
+    return is_read_once and recipe.labels.parts == ("encoded",) and not recipe.labels.bias and len(recipe.stages) == 1
 
 
 def with_settings(tables: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "eclare": (*QUICK, "labels.dropout=0", "dim=64", "epochs=3", "stages.2.epochs=15"),
     "inceptionxml": (*QUICK, "dim=80", "epochs=14", "detached_epochs=1"),
     "inceptionxml-lf": (*QUICK, "labels.dropout=0", "dim=80", "epochs=5"),
+    "frozen": (*TINY[:-1], "epochs=30", "least_steps=0", "adapter=256", "learning_rate=0.003", "refresh=5"),
     "dpr": (*TINY, "epochs=4"),
     "ance": (*TINY, "epochs=4", "refresh=2"),
     "siamesexml": ("dim=32", "batch_size=32", "stages.0.epochs=6", "stages.1.epochs=2", "refresh=2"),
@@ -40,6 +41,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "unidec": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03"),
 }
 BESIDE = [" ".join((name, *SMALL[name])) for name in ("dpr", "siamesexml", "default-all")]
+SMALL["best-cpu"] = (*SMALL["default"][:-2], "validation=0.2", f"beside={[' '.join(('frozen', *SMALL['frozen']))]}")
 SMALL["best"] = (*TINY, "validation=0.2", "epochs=8", "encoder_rate=0.003", "learning_rate=0.03", f"beside={BESIDE}")
 
 

@@ -20,6 +20,7 @@ class TokenBatch:
     ids: Tensor  # (n,) int64, rows of the table handed along
     weights: Tensor  # (n,) float32 tf-idf
     offsets: Tensor  # (b + 1,) int64
+    read: Tensor | None = None  # (b, hidden): what an encoder that does not learn made of these texts; they come without tokens then
 
 
 class RaggedRows:
@@ -30,6 +31,15 @@ class RaggedRows:
         self.ids = torch.from_numpy(np.require(ids, np.int32, ["C", "W"])).to(device)
         self.values = torch.from_numpy(np.require(values, np.float32, ["C", "W"])).to(device)
         self.offsets = torch.from_numpy(np.require(offsets, np.int64, ["C", "W"])).to(device)
+        self.read: Tensor | None = None
+
+    @classmethod
+    def already_read(cls, vectors: Tensor) -> RaggedRows:
+        """Texts as an encoder that does not learn has read them, (n, hidden), on the device of these vectors."""
+        none = np.zeros(0)
+        rows = cls(none.astype(np.int32), none.astype(np.float32), np.zeros(len(vectors) + 1, np.int64), vectors.device)
+        rows.read = vectors
+        return rows
 
     @classmethod
     def of(cls, matrix: csr_matrix, device: torch.device) -> RaggedRows:
@@ -43,6 +53,8 @@ class RaggedRows:
 
     def take(self, rows: Tensor) -> TokenBatch:
         """The rows at these places, in this order."""
+        if self.read is not None:
+            return _without_tokens(self.read.index_select(0, rows))
         if rows.device.type == "cpu":
             arrays = (tensor.numpy() for tensor in (self.ids, self.values, self.offsets, rows))
             return TokenBatch(*map(torch.from_numpy, take_rows(*arrays)))
@@ -57,6 +69,8 @@ class RaggedRows:
 
     def all(self) -> TokenBatch:
         """Every row."""
+        if self.read is not None:
+            return _without_tokens(self.read)
         # numpy converts the ids of one text before torch has begun
         ids = self.ids.long() if self.ids.is_cuda else torch.from_numpy(self.ids.numpy().astype(np.int64))
         return TokenBatch(ids, self.values, self.offsets)
@@ -66,11 +80,19 @@ def joined(batches: list[TokenBatch]) -> TokenBatch:
     """Texts of one batch behind those of another."""
     if len(batches) == 1:
         return batches[0]
+    if all(batch.read is not None for batch in batches):
+        return _without_tokens(torch.cat([batch.read for batch in batches if batch.read is not None]))
     offsets, end = [batches[0].offsets[:1]], 0
     for batch in batches:
         offsets.append(batch.offsets[1:] + end)
         end += len(batch.ids)
     return TokenBatch(torch.cat([batch.ids for batch in batches]), torch.cat([batch.weights for batch in batches]), torch.cat(offsets))
+
+
+def _without_tokens(read: Tensor) -> TokenBatch:
+    """A batch of texts that were read before, as float32."""
+    ids, offsets = torch.zeros(0, dtype=torch.int64, device=read.device), torch.zeros(len(read) + 1, dtype=torch.int64, device=read.device)
+    return TokenBatch(ids, ids.float(), offsets, read.float())
 
 
 def row_of_each(batch: TokenBatch) -> Tensor:

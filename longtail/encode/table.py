@@ -39,7 +39,7 @@ class Table(nn.Module):
         start = 0
         for batch in batches:
             stop = start + len(batch.ids)
-            placed.append(TokenBatch(places[start:stop], batch.weights, batch.offsets))
+            placed.append(TokenBatch(places[start:stop], batch.weights, batch.offsets, batch.read))
             start = stop
         return self.rows(named), placed
 

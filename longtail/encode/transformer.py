@@ -42,7 +42,9 @@ class Transformer:
         model: a folder, a name on the Hugging Face hub, "minilm", or "none": a BERT of random weights.
         pooling: "mean" of a text's tokens, or the first, "cls".
         projection: width of the heads; 0: no heads, one vector serves all tasks.
-        dropout: of the heads.
+        dropout: of the heads and the adapter.
+        frozen: the model stays as it is and reads each text once, before training; what learns stands behind it.
+        adapter: inner width of a residual layer behind the model, x + B gelu(A x), that begins as x; 0: none.
         hidden: width of a model "none".
         layers: of a model "none".
         heads: of attention, of a model "none".
@@ -54,6 +56,8 @@ class Transformer:
     pooling: str = "mean"
     projection: int = 0
     dropout: float = 0.1
+    frozen: bool = False
+    adapter: int = 0
     hidden: int = 384
     layers: int = 6
     heads: int = 12
@@ -63,7 +67,7 @@ class Transformer:
         if self.pooling not in POOLINGS:
             raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
         check_share("dropout", self.dropout)
-        for setting, least in (("projection", 0), ("texts_at_once", 0), ("hidden", 1), ("layers", 1), ("heads", 1)):
+        for setting, least in (("projection", 0), ("adapter", 0), ("texts_at_once", 0), ("hidden", 1), ("layers", 1), ("heads", 1)):
             if getattr(self, setting) < least:
                 raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
         if self.hidden % self.heads:
@@ -104,11 +108,23 @@ class TransformerEncoder(nn.Module):
         self.texts_at_once = settings.texts_at_once  # made smaller when memory runs out
         self.hidden = int(model.config.hidden_size)
         self.most_tokens = most_positions(model)
+        self.adapter = Adapter(self.hidden, settings.adapter, settings.dropout) if settings.adapter else None
         self.heads = nn.ModuleDict()
         if settings.projection:
             self.heads["labels"] = nn.Sequential(nn.Linear(self.hidden, settings.projection), nn.Tanh(), Dropout(settings.dropout))
             self.heads["classifiers"] = nn.Sequential(nn.Linear(self.hidden, settings.projection), Dropout(settings.dropout))
+        self.requires_grad_()
         self.train()  # the library hands over a model in evaluation mode
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        super().train(mode)
+        self.model.train(mode and not self.settings.frozen)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> TransformerEncoder:
+        super().requires_grad_(requires_grad)
+        self.model.requires_grad_(requires_grad and not self.settings.frozen)
+        return self
 
     def architecture(self) -> dict[str, Any]:
         """What `Transformer.rebuild` makes the same module of, without its weights; JSON can hold it."""
@@ -124,6 +140,8 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """(b, hidden); zeros for a text without tokens."""
+        if tokens.read is not None:
+            return tokens.read
         lengths = tokens.offsets.diff().cpu().numpy()
         if self.most_tokens is not None and len(lengths) and lengths.max() > self.most_tokens:
             raise SettingError(
@@ -202,10 +220,28 @@ class TransformerEncoder(nn.Module):
 
     def head(self, hidden: Tensor, task: str) -> Tensor:
         """The texts' vectors for "classifiers", or for "labels" and whatever else: (b, output_dim)."""
+        if self.adapter is not None:
+            hidden = self.adapter(hidden)
         if not self.heads:
             return hidden
         vectors: Tensor = self.heads[task if task in self.heads else "labels"](hidden)
         return vectors
+
+
+class Adapter(nn.Module):
+    """x + B gelu(A x) of vectors of one length, which begins as x."""
+
+    def __init__(self, dim: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.scale = dim**0.5
+        self.widen, self.narrow, self.dropout = nn.Linear(dim, inner), nn.Linear(inner, dim), Dropout(dropout)
+        nn.init.zeros_(self.narrow.weight)
+        nn.init.zeros_(self.narrow.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        vectors = self.dropout(self.scale * functional.normalize(hidden, dim=1))
+        found: Tensor = vectors + self.narrow(self.dropout(functional.gelu(self.widen(vectors))))
+        return found
 
 
 def _attention(device: torch.device) -> AbstractContextManager[object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from longtail.augment.rows import Augmentation, Augmented
-from longtail.classify.fused import ALL_LABELS
+from longtail.classify.fused import ALL_LABELS, precision
 from longtail.classify.vectors import LabelSide, LabelVectors
 from longtail.encode.batch import RaggedRows
 from longtail.encode.table import Table, weighted_sum
@@ -24,6 +25,7 @@ from longtail.encode.transformer import TransformerEncoder
 from longtail.errors import DataError
 from longtail.graph.cooccurrence import symmetric_cooccurrence
 from longtail.network import Network
+from longtail.progress import progress
 from longtail.shortlist.clusters import Clusters, cluster_labels, label_centroids, smooth
 from longtail.shortlist.search import ClusterIndex, Neighbours, member_table, near_and_wrong, nearest_labels
 from longtail.tokens.cache import cached_rows
@@ -38,6 +40,7 @@ from longtail.train.stages import ClusterSettings, Contrast, Stage
 from longtail.values import Floats, LabelGraph, Split, Texts
 
 ROWS_AT_ONCE = 2048
+READ_AT_ONCE = 512  # texts, by an encoder that does not learn
 HEADS_FASTER = 2  # times the rate of a pretrained encoder, for its heads, which begin at random (UniDEC)
 LOOKED_AT, ALIKE = 256, 0.99  # label texts that are looked at after a stage, and the mean cosine above which they are all the same
 GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
@@ -223,7 +226,7 @@ class Course:
             graph = None if graph is None or not settings.needs_graph else self.clusters.meta_graph(graph)
         sequences = None
         if "encoded" in settings.parts and self.material.label_rows is not None:
-            sequences = _ragged(self.material.label_rows, self.device)
+            sequences = self._label_rows
         return settings.build(n, self.network.dim, settings.text_rows(texts, graph), self.device, sequences).to(self.device)
 
     def _vectors(self, task: str, stage: Stage) -> LabelVectors:
@@ -261,17 +264,18 @@ class Course:
     @torch.no_grad()
     def _encoded_labels(self) -> Tensor:
         """(n_labels, dim), of unit length: what the encoder makes of label texts."""
-        assert self.material.label_rows is not None
         self.network.eval()
-        rows = _ragged(self.material.label_rows, self.device)
+        rows = self._label_rows
         places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
         return torch.cat([self.network.encode(rows.take(part), unit=True).float() for part in places])
 
     def _freeze(self, stage: Stage) -> None:
-        frozen_table = "table" in stage.freeze or "encoder" in stage.freeze
+        encoder = self.network.encoder
+        reads_once = isinstance(encoder, TransformerEncoder) and encoder.settings.frozen
+        frozen_table = "table" in stage.freeze or "encoder" in stage.freeze or reads_once
         table = self.network.table.weight
         table.requires_grad_(not frozen_table)
-        self.network.encoder.requires_grad_("encoder" not in stage.freeze)
+        encoder.requires_grad_("encoder" not in stage.freeze)
         for side in self.network.sides.values():
             assert isinstance(side, LabelSide)
             side.summed = None
@@ -380,7 +384,7 @@ class Course:
             if material.augmentation is None or not material.augmentation.changes:
                 return self._static_rows(tasks)
             made = material.augmentation.for_epoch(epoch, material.train, material.label_texts, seed=material.seed + self.stage)
-            return self._on_device(made, self.material.tokens_of(made.split), tasks)
+            return self._rows(made, self._read(self.material.tokens_of(made.split), "training texts"), tasks)
 
         return of_epoch
 
@@ -392,10 +396,35 @@ class Course:
             or self._static.clusters is not self.row_clusters
             or "clusters" in tasks
         ):
-            self._static = self._on_device(self.material.augmented, self.material.tokens_of_all(), tasks)
+            self._static = self._rows(self.material.augmented, self._all_rows, tasks)
         return self._static
 
-    def _on_device(self, made: Augmented, tokens: TokenRows, tasks: tuple[str, ...]) -> Rows:
+    @cached_property
+    def _all_rows(self) -> RaggedRows:
+        return self._read(self.material.tokens_of_all(), "training texts")
+
+    @cached_property
+    def _label_rows(self) -> RaggedRows:
+        assert self.material.label_rows is not None
+        return self._read(self.material.label_rows, "label texts")
+
+    @torch.no_grad()
+    def _read(self, tokens: TokenRows, what: str) -> RaggedRows:
+        """Token rows on the device; where the encoder does not learn, what it makes of them, so that no step has to."""
+        rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device)
+        encoder = self.network.encoder
+        if not (isinstance(encoder, TransformerEncoder) and encoder.settings.frozen):
+            return rows
+        self.network.eval()
+        found = torch.empty(len(rows), encoder.hidden, dtype=torch.float16, device=self.device)  # as fine as what the layers compute in
+        in_order = torch.argsort(rows.offsets.diff(), stable=True)  # texts of like length together
+        with progress(f"Reading {what}", len(rows), "texts") as advance, precision(self.device):
+            for part in in_order.split(READ_AT_ONCE):
+                found[part] = encoder(rows.take(part), self.network.table.weight).half()
+                advance(len(part))
+        return RaggedRows.already_read(found)
+
+    def _rows(self, made: Augmented, tokens: RaggedRows, tasks: tuple[str, ...]) -> Rows:
         targets = {}
         for task in tasks:
             labels = made.split.labels
@@ -409,7 +438,7 @@ class Course:
             source = torch.from_numpy(made.source.astype(np.int64)).to(self.device)
             shortlist, clusters = (None if found is None else found[source] for found in (shortlist, clusters))
         weights = torch.from_numpy(made.row_weights).to(self.device)
-        return Rows(_ragged(tokens, self.device), targets, weights, shortlist, clusters)
+        return Rows(tokens, targets, weights, shortlist, clusters)
 
     @torch.no_grad()
     def _look_around(self, epoch: int) -> None:
@@ -497,7 +526,3 @@ class Course:
         self.optimizer.load(saved.group("optimizer"))
         set_random_state(saved.group("random"))
         return Position(int(saved.notes["epoch"]), int(saved.notes["step"]))
-
-
-def _ragged(rows: TokenRows, device: torch.device) -> RaggedRows:
-    return RaggedRows(rows.ids, rows.weights, rows.offsets, device)

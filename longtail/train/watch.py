@@ -48,7 +48,7 @@ class Watch:
     history: list[dict[str, float | int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.interrupted = False
+        self.interrupted = self._has_begun = False
         self._saved_at = self._shown_at = self._line_at = time.monotonic()
         self._bar: Any = None
         self._best: tuple[float, int, dict[str, Tensor]] | None = None
@@ -70,8 +70,8 @@ class Watch:
         self._close_bar()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """The first Ctrl-C ends the run after the step, with a checkpoint; the second ends it at once."""
-        if self.interrupted:
+        """The first Ctrl-C ends the run after the step, with a checkpoint; the second, or one before any step, ends it at once."""
+        if self.interrupted or not self._has_begun:
             raise KeyboardInterrupt
         self.interrupted = True
 
@@ -79,6 +79,7 @@ class Watch:
 
     def begin(self, epoch: int, n_steps: int) -> None:
         stage = self.course.parts.stages[self.course.stage]
+        self._has_begun = True
         if epoch == 0:
             self._best = None
         self._epoch, self._n_steps, self._started = epoch, n_steps, time.monotonic()

@@ -1,0 +1,203 @@
+"""A transformer that does not learn: each text is read once, and what stands behind it learns."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import longtail
+from longtail import progress
+from longtail.encode.batch import RaggedRows, joined
+from longtail.encode.transformer import Adapter, Transformer, TransformerEncoder
+from longtail.errors import SettingError
+from longtail.estimator import XMC
+from longtail.evaluation import evaluate
+from longtail.export import export
+from longtail.recipe import read_recipe
+from longtail.train import loop
+from longtail.values import Dataset
+from tests.pretrained import save_model, save_rules
+from tests.tensors import same_numbers as same_numbers
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("model")
+    save_model(place)
+    save_rules(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    """A text belongs to the label that comes after the one it names, which cannot be known without learning."""
+    names = [f"{colour} {thing}" for colour in ("red", "green") for thing in ("tea", "teas", "cup", "cupful")]
+    texts, labels = [], []
+    for place, name in enumerate(names):
+        first, second = name.split()
+        for text in (name, f"a {name}", f"{name} !", f"{second} {first}", f"a {second} {first} !", f"{name} {name}"):
+            texts.append(text)
+            labels.append([names[(place + 1) % len(names)]])
+    return longtail.from_lists(texts=texts, labels=labels, test=(texts[:3], labels[:3]))
+
+
+def settings(folder: Path, *more: str) -> list[str]:
+    return [
+        f"encoder.model={folder}",
+        "max_tokens=16",
+        "adapter=32",
+        "epochs=20",
+        "least_steps=0",
+        "batch_size=8",
+        "learning_rate=1e-2",
+        *more,
+    ]
+
+
+def test_rows_that_were_read_come_as_vectors() -> None:
+    vectors = torch.arange(8.0).view(4, 2)
+    rows = RaggedRows.already_read(vectors.half())
+    batch = rows.take(torch.tensor([3, 0, 3]))
+    assert batch.read is not None and batch.read.dtype == torch.float32
+    assert batch.read.tolist() == [[6, 7], [0, 1], [6, 7]] and len(batch.ids) == 0 and batch.offsets.tolist() == [0, 0, 0, 0]
+    both = joined([batch, rows.all()])
+    assert both.read is not None and both.read.tolist() == [[6, 7], [0, 1], [6, 7], *vectors.tolist()] and len(both.offsets) == 8
+
+
+def test_an_adapter_begins_as_what_it_is_given_and_learns_at_once() -> None:
+    torch.manual_seed(0)
+    adapter = Adapter(6, 9, 0.0)
+    hidden = torch.randn(4, 6)
+    found = adapter(hidden)
+    assert torch.allclose(torch.nn.functional.cosine_similarity(found, hidden), torch.ones(4))
+    assert torch.allclose(found.norm(dim=1), torch.full((4,), 6**0.5))
+    (slope,) = torch.autograd.grad(found[:, 0].sum(), adapter.narrow.weight)
+    assert slope[0].abs().min() > 0 and slope[1:].abs().max() == 0
+    assert torch.equal(adapter(torch.zeros(1, 6)), torch.zeros(1, 6) + adapter.narrow(torch.nn.functional.gelu(adapter.widen.bias))[None])
+
+
+def test_what_learns_and_what_drops(folder: Path) -> None:
+    encoder = Transformer(str(folder), frozen=True, adapter=8).build()
+    assert encoder.training and encoder.adapter is not None and encoder.adapter.training and not encoder.model.training
+    for wanted in (False, True):
+        encoder.requires_grad_(wanted)
+        assert {name.split(".")[0] for name, part in encoder.named_parameters() if part.requires_grad} == ({"adapter"} if wanted else set())
+    free = Transformer(str(folder), adapter=8).build()
+    assert free.model.training and all(part.requires_grad for part in free.parameters())
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("contrast.hard=2", "contrast.refresh=3"), ("labels.parts=free", "labels.unit=false", "loss=bce", "score=all")]
+)
+def test_it_learns_and_the_transformer_stays_as_it_is(folder: Path, data: Dataset, more: tuple[str, ...]) -> None:
+    model = XMC.from_recipe("frozen", settings(folder, *more)).fit(data)
+    network = model.stored.rankers[0].network  # type: ignore[union-attr]
+    assert isinstance(network.encoder, TransformerEncoder)
+    given = Transformer(str(folder)).build()
+    assert given.word_vectors is not None and torch.equal(network.table.weight[1:], given.word_vectors)
+    learnt = network.encoder.model.state_dict()
+    assert all(torch.equal(tensor, learnt[name]) for name, tensor in given.model.state_dict().items())
+    losses = [entry["loss"] for entry in model.history]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_learning_is_better_than_not(folder: Path, data: Dataset) -> None:
+    """The rows that it learnt from are found again by more than the model's own vectors find."""
+    rows = Dataset(data.name, data.train, data.train, data.label_texts)
+    as_it_is, learnt = (
+        evaluate(XMC.from_recipe("frozen", settings(folder, *more)).fit(rows).predict_test(rows), rows, resamples=0).metrics["P@1"]
+        for more in (["learning_rate=1e-12"], ["epochs=150", "temperature=0.02"])
+    )
+    assert learnt > as_it_is + 10
+
+
+def test_texts_are_read_once(folder: Path, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    forward = TransformerEncoder.forward
+
+    def noted(self: TransformerEncoder, tokens, table):  # type: ignore[no-untyped-def]
+        read.append(0 if tokens.read is not None else len(tokens.offsets) - 1)
+        return forward(self, tokens, table)
+
+    monkeypatch.setattr(TransformerEncoder, "forward", noted)
+    model = XMC.from_recipe("frozen", settings(folder, "contrast.hard=2", "contrast.refresh=3")).fit(data)
+    assert sum(read) == len(data.train) + data.n_labels
+    assert model.stored is not None and read.count(0) > 20
+
+
+def test_vectors_of_training_are_those_of_prediction(folder: Path, data: Dataset) -> None:
+    """Read in half precision for training, in full for prediction."""
+    model = XMC.from_recipe("frozen", settings(folder)).fit(data)
+    assert model.stored is not None and data.label_texts is not None
+    ranker, tokenizer = model.stored.rankers[0], model.stored.tokenizer
+    tokens = tokenizer(data.label_texts)
+    rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
+    assert torch.allclose(ranker.encode(rows), ranker.vectors, atol=2e-2)
+
+
+def test_saved_resumed_and_given_new_labels(folder: Path, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = XMC.from_recipe("frozen", settings(folder), seed=1).fit(data)
+    whole.save(tmp_path / "kept")
+    texts = ["red tea", "a green cup"]
+    again = longtail.load(tmp_path / "kept")
+    assert np.array_equal(again.predict(texts).ids, whole.predict(texts).ids)
+    assert again.add_labels(["green tea cups"]) == [data.n_labels]
+    assert again.predict(["green tea cups"], k=1).ids.tolist() == [[data.n_labels]]
+
+    calls = []
+
+    def stopped(*args, **kwargs):  # type: ignore[no-untyped-def]
+        calls.append(1)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return train_step(*args, **kwargs)
+
+    train_step = loop.backward
+    monkeypatch.setattr(loop, "backward", stopped)
+    parted = XMC.from_recipe("frozen", settings(folder), seed=1)
+    with pytest.raises(KeyboardInterrupt):
+        parted.fit(data, checkpoint=tmp_path / "checkpoint", minutes=0)
+    monkeypatch.undo()
+    assert (tmp_path / "checkpoint").exists()
+    parted.fit(data, checkpoint=tmp_path / "checkpoint")
+    assert parted.stored is not None and whole.stored is not None
+    assert torch.equal(parted.stored.rankers[0].vectors, whole.stored.rankers[0].vectors)
+
+
+def test_what_cannot_be(folder: Path, data: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="the encoder is frozen, and nothing behind it learns; wanted encoder.adapter = 1024"):
+        read_recipe("frozen", ["adapter=0"])
+    read_recipe("frozen", ["adapter=0", "projection=16"])
+    read_recipe("frozen", ["adapter=0", "labels.bias=true"])
+    read_recipe("frozen", ["adapter=0", 'labels.parts=["free"]'])
+    with pytest.raises(SettingError, match="adapter came as -1"):
+        Transformer(adapter=-1)
+    model = XMC.from_recipe("frozen", settings(folder, "epochs=1")).fit(data)
+    assert model.stored is not None
+    with pytest.raises(SettingError, match="no place for the adapter behind the transformer; wanted --to onnx"):
+        export(model.stored, "sentence-transformers", tmp_path / "out")
+
+
+def test_a_long_reading_is_shown(folder: Path, data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.0)
+    XMC.from_recipe("frozen", settings(folder, "epochs=1")).fit(data)
+    told = capsys.readouterr().err
+    assert "Reading label texts: 100 %" in told and "Reading training texts: 100 %" in told
+
+
+def test_ctrl_c_while_texts_are_read_ends_at_once(
+    folder: Path, data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RaggedRows, "already_read", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        XMC.from_recipe("frozen", settings(folder)).fit(data)
+    assert "epoch 1" not in capsys.readouterr().err
