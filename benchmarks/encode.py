@@ -3,8 +3,8 @@
     python benchmarks/encode.py [--texts 1024 3500] [--longest 32]
 
 Forward and backward of MiniLM's shape (6 layers of 384 numbers, 12 heads), in bfloat16 where the hardware has units for it, as training
-does it, and forward alone in float32 on a CPU, as prediction does it; texts of 4 to `--longest` tokens. `limit` is what the products alone
-would take at the best measured rate for a large product of such matrices, as a share of what a step takes.
+does it, and forward alone, as prediction does it; texts of 4 to `--longest` tokens. `limit` is what the products alone would take at the
+best measured rate for a large product of such matrices, as a share of what a step takes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Work = Callable[[TransformerEncoder, TokenBatch, Tensor], None]
 def _works(device: torch.device) -> list[tuple[str, torch.dtype, Work, int]]:
     """What is measured: its name, what it is computed in, the work, and FLOP for a weight and a token."""
     training: tuple[str, torch.dtype, Work, int] = ("training", matrix_type(device), _train, 6)
-    return [training] if device.type == "cuda" else [training, ("prediction", torch.float32, _predict, 2)]
+    return [training, ("prediction", matrix_type(device), _predict, 2)]
 
 
 def _train(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> None:
@@ -71,7 +71,8 @@ def _train(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> No
 
 @torch.no_grad()
 def _predict(encoder: TransformerEncoder, tokens: TokenBatch, table: Tensor) -> None:
-    encoder.eval()(tokens, table)
+    with precision(table.device):
+        encoder.eval()(tokens, table)
 
 
 def _beside(work: Callable[[], object], device: torch.device) -> tuple[float, float]:

@@ -192,7 +192,8 @@ def export_onnx(stored: Stored, folder: Path) -> None:
             module = _TransformerText(ranker)
         else:
             raise SettingError(f"The encoder {type(encoder).__name__} cannot be exported to ONNX; wanted a bag or a transformer.")
-        wanted = ranker.encode(rows)[some]
+        with torch.no_grad():
+            wanted = ranker.in_heads(encoder(batch, ranker.network.table.weight))  # in float32, as ONNX has it
         _written(module, inputs, axes, folder / _name(TEXT, place, "onnx"), wanted, run)
         vectors, bias = _vectors(ranker)
         scores = functional.linear(wanted, vectors, bias)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from longtail.classify.fused import precision
 from longtail.classify.vectors import LabelSide
 from longtail.encode.batch import TokenBatch, joined
 from longtail.encode.table import Table, weighted_sum
+from longtail.encode.transformer import TransformerEncoder
 
 AT_ONCE = 1 << 14  # labels whose vectors are made in one go
 # For every shape of a product on a CPU torch keeps a program, up to a thousand of them and gigabytes in all. Pools and batches come in
@@ -95,7 +96,7 @@ class Network(nn.Module):
             labels = torch.arange(start, min(start + AT_ONCE, side.n_labels), device=table.device)
             batches = [] if side.summed is not None else [rows.take(labels) for rows in side.texts]
             to_encode = side.to_encode(labels)
-            with precision(table.device) if table.is_cuda and to_encode is not None else nullcontext():
+            with self._precision() if to_encode is not None else nullcontext():
                 own = None if to_encode is None else self.encoder(to_encode, table)
                 found, bias = self._answered(task, labels, batches, table, own)
             vectors.append(found.float())
@@ -119,9 +120,8 @@ class Network(nn.Module):
     @torch.no_grad()
     def hidden(self, tokens: TokenBatch) -> Tensor:
         """What all heads start from, for prediction."""
-        table = self.table.weight
-        with precision(table.device) if table.is_cuda else nullcontext():
-            found: Tensor = self.encoder(tokens, table)
+        with self._precision():
+            found: Tensor = self.encoder(tokens, self.table.weight)
         return found.float()
 
     @torch.no_grad()
@@ -129,3 +129,8 @@ class Network(nn.Module):
         """(b, dim): what a head makes of it, for prediction."""
         found: Tensor = self.fit(self.encoder.head(hidden, task))  # type: ignore[operator]
         return functional.normalize(found, dim=1) if unit else found
+
+    def _precision(self) -> AbstractContextManager[object]:
+        """Of prediction: where products are most of the work, as on a GPU and in a transformer, that of training."""
+        device = self.table.weight.device
+        return precision(device) if device.type == "cuda" or isinstance(self.encoder, TransformerEncoder) else nullcontext()

@@ -119,8 +119,10 @@ class Ranker:
         return self.shares[-1]
 
     def _text(self, batch: TokenBatch) -> Tensor:
+        return self.in_heads(self.network.hidden(batch))
+
+    def in_heads(self, hidden: Tensor) -> Tensor:
         """Vectors of texts in all heads, side by side, so that one product adds up their scores."""
-        hidden = self.network.hidden(batch)
         if self.heads == ("labels",) and self.scales == (0.0,):
             return self.network.of_head(hidden, "labels", unit=False)
         found = [

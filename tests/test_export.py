@@ -33,8 +33,12 @@ def stored_of(recipe: str) -> Stored:
 
 
 def vectors_of(stored: Stored, texts: list[str]) -> np.ndarray[Any, Any]:
-    rows = stored.tokenizer(texts)
-    return stored.rankers[0].encode(RaggedRows(rows.ids, rows.weights, rows.offsets, torch.device("cpu"))).numpy()
+    """In float32, as files have it; prediction rounds a transformer's products to bfloat16 where the machine has units for it."""
+    rows, ranker = stored.tokenizer(texts), stored.rankers[0]
+    tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, torch.device("cpu")).all()
+    with torch.no_grad():
+        found: np.ndarray[Any, Any] = ranker.in_heads(ranker.network.encoder(tokens, ranker.network.table.weight)).numpy()
+    return found
 
 
 def run(path: Path, **inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -112,9 +112,9 @@ def test_learning_is_better_than_not(folder: Path, data: Dataset) -> None:
     rows = Dataset(data.name, data.train, data.train, data.label_texts)
     as_it_is, learnt = (
         evaluate(XMC.from_recipe("frozen", settings(folder, *more)).fit(rows).predict_test(rows), rows, resamples=0).metrics["P@1"]
-        for more in (["learning_rate=1e-12"], ["epochs=150", "temperature=0.02"])
+        for more in (["learning_rate=1e-12"], ["epochs=300", "temperature=0.02", "adapter=64", "encoder.dropout=0"])
     )
-    assert learnt > as_it_is + 10
+    assert learnt > as_it_is + 40
 
 
 def test_texts_are_read_once(folder: Path, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

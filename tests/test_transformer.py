@@ -18,13 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from longtail.classify import fused
 from longtail.encode import layers, layers_cpu, packed
 from longtail.encode import transformer as module
+from longtail.encode.bag import Bag
 from longtail.encode.batch import RaggedRows, TokenBatch
 from longtail.encode.lengths import runs_of_like_length
 from longtail.encode.table import Table
 from longtail.encode.transformer import Transformer, TransformerEncoder
 from longtail.errors import MissingExtra, SettingError
+from longtail.network import Network
 from longtail.tokens.borrowed import Borrowed
 from tests.pretrained import CONFIGS, save_model, save_rules
 from tests.tensors import ragged
@@ -279,6 +282,21 @@ def test_texts_end_to_end(tmp_path: Path, pooling: str, texts_at_once: int, monk
     for gradient, other in zip(torch.autograd.grad(found, weights, above), wanted, strict=True):
         assert torch.allclose(gradient, other, atol=1e-4)
     assert n_padded == len(calls) > 0  # the library's layers were not asked again
+
+
+def test_prediction_rounds_as_training_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)
+    encoder = Transformer(str(folder)).build().eval()
+    table = Table(len(start_table(encoder)), encoder.hidden, scale=1.0)
+    with torch.no_grad():
+        exact = encoder(TOKENS, table.weight)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rounded = encoder(TOKENS, table.weight)
+    found = Network(table, encoder, encoder.hidden, encoder.hidden).hidden(TOKENS)
+    assert found.dtype == torch.float32 and torch.equal(found, rounded) and not torch.equal(found, exact)
+    bag = Bag(dim=encoder.hidden).build().eval()  # whose work is to add up vectors
+    with torch.no_grad():
+        assert torch.equal(Network(table, bag, encoder.hidden, encoder.hidden).hidden(TOKENS), bag(TOKENS, table.weight))
 
 
 def test_end_to_end_with_dropout_and_half_the_bits(tmp_path: Path) -> None:
