@@ -215,7 +215,8 @@ def test_folders_of_models(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     (folder / "config.json").unlink()
     assert one_line(str(folder)).startswith(f"{folder} holds no config.json; wanted the folder of a Hugging Face model")
     assert one_line(str(folder / "tokenizer.json")).endswith("a file; wanted the folder of a Hugging Face model.")
-    assert "there is no such folder" in one_line(str(tmp_path / "none")) and "there is no such folder" in one_line("./none")
+    for path in (str(tmp_path / "none"), "./none", "~/none", "none/", "models/none/v2"):
+        assert one_line(path).startswith(f"model came as {path!r}, and there is no such folder")
 
 
 def test_the_packaged_model(monkeypatch: pytest.MonkeyPatch) -> None:

