@@ -93,12 +93,12 @@ class Maker:
 class _OfRanker:
     def __init__(self, ranker: Ranker, heads: list[Head], blend: Blend) -> None:
         self.ranker, self.heads, self.blend = ranker, heads, blend
-        self.by_encoder = next((head for head in heads if head.names == ("encoded",)), None)  # whose vectors are encoded texts
+        self.by_encoder = next((head for head in heads if "encoded" in head.names), None)  # whose vectors lie where encoded texts do
         self.n_known = min(head.n_known for head in heads)
 
     @cached_property
     def known(self) -> Tensor:
-        """(n_known, n) of unit length: where the texts of known labels lie."""
+        """(n_known, n) of unit length: where known labels lie, by their vectors or by their texts."""
         if self.by_encoder is not None:
             return functional.normalize(self.by_encoder.vectors[: self.n_known].float(), dim=1)
         head = self.heads[0]

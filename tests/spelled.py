@@ -30,7 +30,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "eclare": (*QUICK, "labels.dropout=0", "dim=64", "epochs=3", "stages.2.epochs=15"),
     "inceptionxml": (*QUICK, "dim=80", "epochs=14", "detached_epochs=1"),
     "inceptionxml-lf": (*QUICK, "labels.dropout=0", "dim=80", "epochs=5"),
-    "frozen": (*TINY[:-1], "epochs=30", "least_steps=0", "adapter=256", "learning_rate=0.003", "refresh=5"),
+    "frozen": (*TINY[:-1], "epochs=30", "least_steps=0", "adapter=256", "depths=2", "learning_rate=0.003", "refresh=5"),
     "dpr": (*TINY, "epochs=4"),
     "ance": (*TINY, "epochs=4", "refresh=2"),
     "siamesexml": ("dim=32", "batch_size=32", "stages.0.epochs=6", "stages.1.epochs=2", "refresh=2"),

@@ -72,7 +72,7 @@ def test_rows_that_were_read_come_as_vectors() -> None:
 
 def test_an_adapter_begins_as_what_it_is_given_and_learns_at_once() -> None:
     torch.manual_seed(0)
-    adapter = Adapter(6, 9, 0.0)
+    adapter = Adapter(6, 1, 9, 0.0)
     hidden = torch.randn(4, 6)
     found = adapter(hidden)
     assert torch.allclose(torch.nn.functional.cosine_similarity(found, hidden), torch.ones(4))
@@ -80,6 +80,19 @@ def test_an_adapter_begins_as_what_it_is_given_and_learns_at_once() -> None:
     (slope,) = torch.autograd.grad(found[:, 0].sum(), adapter.narrow.weight)
     assert slope[0].abs().min() > 0 and slope[1:].abs().max() == 0
     assert torch.equal(adapter(torch.zeros(1, 6)), torch.zeros(1, 6) + adapter.narrow(torch.nn.functional.gelu(adapter.widen.bias))[None])
+
+
+def test_an_adapter_of_several_depths_begins_as_the_last_and_looks_at_all() -> None:
+    torch.manual_seed(0)
+    adapter = Adapter(6, 3, 9, 0.0)
+    hidden = torch.randn(4, 18)
+    assert torch.allclose(adapter(hidden), adapter(hidden * torch.tensor([5.0, 7.0, 2.0]).repeat_interleave(6)), atol=1e-6)
+    assert torch.allclose(adapter(hidden), 6**0.5 * torch.nn.functional.normalize(hidden[:, 12:], dim=1))
+    torch.nn.init.normal_(adapter.narrow.weight)
+    for depth in range(3):
+        other = hidden.clone()
+        other[:, 6 * depth : 6 * depth + 6] *= -1
+        assert not torch.allclose(adapter(hidden), adapter(other))
 
 
 def test_what_learns_and_what_drops(folder: Path) -> None:
@@ -93,7 +106,13 @@ def test_what_learns_and_what_drops(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("contrast.hard=2", "contrast.refresh=3"), ("labels.parts=free", "labels.unit=false", "loss=bce", "score=all")]
+    "more",
+    [
+        (),
+        ("contrast.hard=2", "contrast.refresh=3", "depths=1"),
+        ("labels.parts=encoded",),
+        ("labels.parts=free", "labels.unit=false", "loss=bce", "score=all"),
+    ],
 )
 def test_it_learns_and_the_transformer_stays_as_it_is(folder: Path, data: Dataset, more: tuple[str, ...]) -> None:
     model = XMC.from_recipe("frozen", settings(folder, *more)).fit(data)
@@ -133,12 +152,18 @@ def test_texts_are_read_once(folder: Path, data: Dataset, monkeypatch: pytest.Mo
 
 def test_vectors_of_training_are_those_of_prediction(folder: Path, data: Dataset) -> None:
     """Read in half precision for training, in full for prediction."""
-    model = XMC.from_recipe("frozen", settings(folder)).fit(data)
+    model = XMC.from_recipe("frozen", settings(folder, "labels.parts=encoded")).fit(data)
     assert model.stored is not None and data.label_texts is not None
     ranker, tokenizer = model.stored.rankers[0], model.stored.tokenizer
     tokens = tokenizer(data.label_texts)
     rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
     assert torch.allclose(ranker.encode(rows), ranker.vectors, atol=2e-2)
+
+
+def test_a_new_label_that_is_its_text_alone_is_found_by_it(folder: Path, data: Dataset) -> None:
+    model = XMC.from_recipe("frozen", settings(folder, "labels.parts=encoded")).fit(data)
+    assert model.add_labels(["green tea cups"]) == [data.n_labels]
+    assert model.predict(["green tea cups"], k=1).ids.tolist() == [[data.n_labels]]
 
 
 def test_saved_resumed_and_given_new_labels(folder: Path, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +173,7 @@ def test_saved_resumed_and_given_new_labels(folder: Path, data: Dataset, tmp_pat
     again = longtail.load(tmp_path / "kept")
     assert np.array_equal(again.predict(texts).ids, whole.predict(texts).ids)
     assert again.add_labels(["green tea cups"]) == [data.n_labels]
-    assert again.predict(["green tea cups"], k=1).ids.tolist() == [[data.n_labels]]
+    assert data.n_labels in again.predict(["green tea cups"], k=data.n_labels + 1).ids
 
     calls = []
 
@@ -171,11 +196,12 @@ def test_saved_resumed_and_given_new_labels(folder: Path, data: Dataset, tmp_pat
 
 
 def test_what_cannot_be(folder: Path, data: Dataset, tmp_path: Path) -> None:
+    nothing = ["adapter=0", "depths=1"]
     with pytest.raises(SettingError, match="the encoder is frozen, and nothing behind it learns; wanted encoder.adapter = 1024"):
-        read_recipe("frozen", ["adapter=0"])
-    read_recipe("frozen", ["adapter=0", "projection=16"])
-    read_recipe("frozen", ["adapter=0", "labels.bias=true"])
-    read_recipe("frozen", ["adapter=0", 'labels.parts=["free"]'])
+        read_recipe("frozen", [*nothing, "labels.parts=encoded"])
+    read_recipe("frozen", nothing)
+    for more in ("projection=16", "labels.bias=true"):
+        read_recipe("frozen", [*nothing, "labels.parts=encoded", more])
     with pytest.raises(SettingError, match="adapter came as -1"):
         Transformer(adapter=-1)
     model = XMC.from_recipe("frozen", settings(folder, "epochs=1")).fit(data)

@@ -53,14 +53,15 @@ def start_table(encoder: TransformerEncoder) -> Tensor:
     return torch.cat([torch.full((1, encoder.word_vectors.shape[1]), 1e4), encoder.word_vectors])
 
 
-def by_itself(model: Any, pooling: str) -> Tensor:
-    """Each text alone through the library's model, by its own ids."""
+def by_itself(model: Any, pooling: str, depths: tuple[int, ...] = (-1,)) -> Tensor:
+    """Each text alone through the library's model, by its own ids; what there is after so many layers, side by side."""
     found = []
     for row in ROWS:
         if not row:
-            found.append(torch.zeros(model.config.hidden_size))
+            found.append(torch.zeros(len(depths) * model.config.hidden_size))
             continue
-        states = model(input_ids=torch.tensor([row]) - 1).last_hidden_state[0]
+        told = model(input_ids=torch.tensor([row]) - 1, output_hidden_states=True).hidden_states
+        states = torch.cat([told[depth][0] for depth in depths], dim=1)
         found.append(states.mean(dim=0) if pooling == "mean" else states[0])
     return torch.stack(found).detach()
 
@@ -79,6 +80,28 @@ def test_equals_the_model_by_itself(tmp_path: Path, kind: str, pooling: str) -> 
     wanted = by_itself(model, pooling)
     assert wanted.std() > 0.1
     assert torch.allclose(encoder(TOKENS, start_table(encoder)), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("kind", [*sorted(CONFIGS), "bert with wide heads"])
+def test_depths_side_by_side(tmp_path: Path, kind: str, pooling: str) -> None:
+    wide = {"hidden_size": 32, "num_attention_heads": 2} if "wide" in kind else {}  # which is read end to end
+    model = save_model(tmp_path, kind.split()[0], **wide)
+    for depths, wanted in ((2, (0, 2)), (3, (0, 1, 2))):
+        encoder = Transformer(str(tmp_path), pooling, adapter=4, depths=depths).build().eval()
+        found = encoder(TOKENS, start_table(encoder))
+        assert found.shape == (len(ROWS), encoder.hidden) and encoder.hidden == depths * model.config.hidden_size
+        assert torch.allclose(found, by_itself(model, pooling, wanted), atol=1e-5)
+        assert encoder.head(found, "labels").shape == (len(ROWS), model.config.hidden_size)
+
+
+def test_depths_that_cannot_be(folder: Path) -> None:
+    with pytest.raises(SettingError, match="depths came as 3 without an adapter to join them"):
+        Transformer(str(folder), depths=3)
+    with pytest.raises(SettingError, match="depths came as 0; wanted 1 or more"):
+        Transformer(str(folder), adapter=4, depths=0)
+    with pytest.raises(SettingError, match=r"depths came as 4, and .*model has 2 layers; wanted 3 or less"):
+        Transformer(str(folder), adapter=4, depths=4).build()
 
 
 @pytest.mark.parametrize("kind", sorted(CONFIGS))

@@ -8,6 +8,7 @@ float32.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -40,14 +41,15 @@ def _kernel_runs(device: torch.device) -> bool:
     return True
 
 
-def packed(model: Any, vectors: Tensor, offsets: Tensor, longest: int, kind: torch.dtype) -> Tensor:
-    """(n, hidden): what a BERT makes of every token.
+def packed(model: Any, vectors: Tensor, offsets: Tensor, longest: int, kind: torch.dtype, depths: Sequence[int] = ()) -> Tensor:
+    """(n, hidden): what a BERT makes of every token; (n, depths x hidden) where it is asked for at several depths.
 
     Args:
         vectors: (n, dim) of tokens, before positions are added.
         offsets: (b + 1,): text i has the tokens offsets[i] to offsets[i + 1].
         longest: no text has more tokens.
         kind: in which it is computed.
+        depths: after so many layers, in ascending order; none: after all of them.
     """
     n, first = len(vectors), model.embeddings
     share = model.config.hidden_dropout_prob if model.training else 0.0
@@ -55,9 +57,12 @@ def packed(model: Any, vectors: Tensor, offsets: Tensor, longest: int, kind: tor
     with torch.autocast(vectors.device.type, enabled=False):
         vectors = vectors + first.position_embeddings(position) + first.token_type_embeddings.weight[0]
         states = dropped(first.LayerNorm(vectors), share).to(kind)
-        for layer in model.encoder.layer:
+        kept = [states] if 0 in depths else []
+        for depth, layer in enumerate(model.encoder.layer, start=1):
             states = _layer(layer, states, offsets, longest, share)
-    return states
+            if depth in depths:
+                kept.append(states)
+    return torch.cat(kept, dim=1) if kept else states
 
 
 def _layer(layer: Any, states: Tensor, offsets: Tensor, longest: int, share: float) -> Tensor:

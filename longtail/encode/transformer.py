@@ -45,6 +45,7 @@ class Transformer:
         dropout: of the heads and the adapter.
         frozen: the model stays as it is and reads each text once, before training; what learns stands behind it.
         adapter: inner width of a residual layer behind the model, x + B gelu(A x), that begins as x; 0: none.
+        depths: of the model that the adapter is handed side by side, evenly from its embeddings to its last layer, which is x; 1: that alone.
         hidden: width of a model "none".
         layers: of a model "none".
         heads: of attention, of a model "none".
@@ -58,6 +59,7 @@ class Transformer:
     dropout: float = 0.1
     frozen: bool = False
     adapter: int = 0
+    depths: int = 1
     hidden: int = 384
     layers: int = 6
     heads: int = 12
@@ -67,9 +69,11 @@ class Transformer:
         if self.pooling not in POOLINGS:
             raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
         check_share("dropout", self.dropout)
-        for setting, least in (("projection", 0), ("adapter", 0), ("texts_at_once", 0), ("hidden", 1), ("layers", 1), ("heads", 1)):
+        for setting, least in (("projection", 0), ("adapter", 0), ("depths", 1), ("texts_at_once", 0), ("hidden", 1), ("layers", 1), ("heads", 1)):
             if getattr(self, setting) < least:
                 raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
+        if self.depths > 1 and not self.adapter:
+            raise SettingError(f"depths came as {self.depths} without an adapter to join them; wanted adapter = 4096 or so, or depths = 1.")
         if self.hidden % self.heads:
             raise SettingError(f"hidden came as {self.hidden} with {self.heads} heads; wanted a multiple of heads.")
 
@@ -106,13 +110,15 @@ class TransformerEncoder(nn.Module):
         self.model = model
         self.word_vectors = word_vectors  # (n, dim) for rows 1 to n of the table; no part of what is saved, and free to be set to None
         self.texts_at_once = settings.texts_at_once  # made smaller when memory runs out
-        self.hidden = int(model.config.hidden_size)
+        width = int(model.config.hidden_size)
+        self.depths = _spread(settings, model.config.num_hidden_layers) if settings.depths > 1 else ()
+        self.hidden = width * settings.depths
         self.most_tokens = most_positions(model)
-        self.adapter = Adapter(self.hidden, settings.adapter, settings.dropout) if settings.adapter else None
+        self.adapter = Adapter(width, settings.depths, settings.adapter, settings.dropout) if settings.adapter else None
         self.heads = nn.ModuleDict()
         if settings.projection:
-            self.heads["labels"] = nn.Sequential(nn.Linear(self.hidden, settings.projection), nn.Tanh(), Dropout(settings.dropout))
-            self.heads["classifiers"] = nn.Sequential(nn.Linear(self.hidden, settings.projection), Dropout(settings.dropout))
+            self.heads["labels"] = nn.Sequential(nn.Linear(width, settings.projection), nn.Tanh(), Dropout(settings.dropout))
+            self.heads["classifiers"] = nn.Sequential(nn.Linear(width, settings.projection), Dropout(settings.dropout))
         self.requires_grad_()
         self.train()  # the library hands over a model in evaluation mode
 
@@ -139,7 +145,7 @@ class TransformerEncoder(nn.Module):
             )
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
-        """(b, hidden); zeros for a text without tokens."""
+        """(b, hidden), depth by depth; zeros for a text without tokens."""
         if tokens.read is not None:
             return tokens.read
         lengths = tokens.offsets.diff().cpu().numpy()
@@ -188,7 +194,7 @@ class TransformerEncoder(nn.Module):
     def _pooled_end_to_end(self, ids: Tensor, offsets: Tensor, longest: int, table: Tensor) -> Tensor:
         """One vector a text, (b, hidden), of ids (n,)."""
         kind = torch.get_autocast_dtype(table.device.type) if torch.is_autocast_enabled(table.device.type) else table.dtype
-        states = packed(self.model, functional.embedding(ids, table), offsets, longest, kind).float()
+        states = packed(self.model, functional.embedding(ids, table), offsets, longest, kind, self.depths).float()
         lengths = offsets.diff()[:, None]
         if self.settings.pooling == "cls":
             return states[offsets[:-1].clamp(max=len(states) - 1)] * (lengths > 0)
@@ -208,7 +214,10 @@ class TransformerEncoder(nn.Module):
         is_short = ids.is_cuda and ids.shape[1] <= SHORT
         attend_by(self.model, "eager" if is_short else "sdpa")
         with _attention(table.device):
-            states = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True).last_hidden_state.float()
+            told = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True, output_hidden_states=bool(self.depths))
+        states = told.last_hidden_state.float()
+        if self.depths:
+            states = torch.cat([*(told.hidden_states[depth].float() for depth in self.depths[:-1]), states], dim=2)
         if self.settings.pooling == "cls":
             first: Tensor = states[:, 0]
             return first
@@ -229,19 +238,27 @@ class TransformerEncoder(nn.Module):
 
 
 class Adapter(nn.Module):
-    """x + B gelu(A x) of vectors of one length, which begins as x."""
+    """x + B gelu(A [..., x]), which begins as x, the last of the vectors that are handed to it side by side."""
 
-    def __init__(self, dim: int, inner: int, dropout: float) -> None:
+    def __init__(self, dim: int, depths: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.scale = dim**0.5
-        self.widen, self.narrow, self.dropout = nn.Linear(dim, inner), nn.Linear(inner, dim), Dropout(dropout)
+        self.dim, self.scale = dim, dim**0.5
+        self.widen, self.narrow, self.dropout = nn.Linear(depths * dim, inner), nn.Linear(inner, dim), Dropout(dropout)
         nn.init.zeros_(self.narrow.weight)
         nn.init.zeros_(self.narrow.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        vectors = self.dropout(self.scale * functional.normalize(hidden, dim=1))
-        found: Tensor = vectors + self.narrow(self.dropout(functional.gelu(self.widen(vectors))))
+        parts = functional.normalize(hidden.unflatten(1, (-1, self.dim)), dim=2)  # (b, depths, dim)
+        vectors = self.dropout(self.scale * parts.flatten(1))
+        found: Tensor = vectors[:, -self.dim :] + self.narrow(self.dropout(functional.gelu(self.widen(vectors))))
         return found
+
+
+def _spread(settings: Transformer, n_layers: int) -> tuple[int, ...]:
+    """Depths from 0, the embeddings, to the last layer."""
+    if settings.depths > n_layers + 1:
+        raise SettingError(f"depths came as {settings.depths}, and {settings.model} has {n_layers} layers; wanted {n_layers + 1} or less.")
+    return tuple(round(place * n_layers / (settings.depths - 1)) for place in range(settings.depths))
 
 
 def _attention(device: torch.device) -> AbstractContextManager[object]:
