@@ -45,7 +45,8 @@ class Transformer:
         dropout: of the heads and the adapter.
         frozen: the model stays as it is and reads each text once, before training; what learns stands behind it.
         adapter: inner width of a residual layer behind the model, x + B gelu(A x), that begins as x; 0: none.
-        depths: of the model that the adapter is handed side by side, evenly from its embeddings to its last layer, which is x; 1: that alone.
+        depths: of the model that the adapter is handed side by side, evenly from its embeddings to its last layer, which is x; 1: that
+            alone.
         hidden: width of a model "none".
         layers: of a model "none".
         heads: of attention, of a model "none".
@@ -69,9 +70,10 @@ class Transformer:
         if self.pooling not in POOLINGS:
             raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
         check_share("dropout", self.dropout)
-        for setting, least in (("projection", 0), ("adapter", 0), ("depths", 1), ("texts_at_once", 0), ("hidden", 1), ("layers", 1), ("heads", 1)):
-            if getattr(self, setting) < least:
-                raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
+        for least, settings in ((0, ("projection", "adapter", "texts_at_once")), (1, ("depths", "hidden", "layers", "heads"))):
+            for setting in settings:
+                if getattr(self, setting) < least:
+                    raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
         if self.depths > 1 and not self.adapter:
             raise SettingError(f"depths came as {self.depths} without an adapter to join them; wanted adapter = 4096 or so, or depths = 1.")
         if self.hidden % self.heads:
