@@ -374,6 +374,9 @@ def test_checkpoints_while_it_runs_change_nothing(data: Dataset, tmp_path: Path)
 def test_a_second_ctrl_c_ends_a_run_at_once(data: Dataset) -> None:
     course = Course(small_model("default").recipe.parts, material_of(small_model("default"), data), torch.device("cpu"), seed=0)
     with Watch(course, "run") as watch:
+        with pytest.raises(KeyboardInterrupt):
+            watch._interrupt(2, None)  # nothing was learnt that could be kept
+        watch.begin(0, 1)
         watch._interrupt(2, None)
         with pytest.raises(KeyboardInterrupt):
             watch._interrupt(2, None)
