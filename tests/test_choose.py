@@ -38,11 +38,12 @@ def poison() -> Split:
     return cast(Split, Poisoned())
 
 
-def pages(n: int = 40) -> Dataset:
-    """n rows, each named like a label and carrying the next two; the test split is poisoned."""
+def pages(n: int = 40, n_rowless: int = 10) -> Dataset:
+    """n rows, each named like a label and carrying the next two, and some labels that are no row; the test split is poisoned."""
     names = [f"page {place}" for place in range(n)]
-    train = Split(Texts.of(names), labels_from_rows([sorted({(place + 1) % n, (place + 2) % n}) for place in range(n)], n))
-    return Dataset("pages", train, poison(), Texts.of(names))
+    rows = [sorted({(place + 1) % n, (place + 2) % n}) for place in range(n)]
+    train = Split(Texts.of(names), labels_from_rows(rows, n + n_rowless))
+    return Dataset("pages", train, poison(), Texts.of([*names, *(f"label {place}" for place in range(n_rowless))]))
 
 
 def pairs(split: Split) -> set[tuple[str, int]]:
@@ -85,7 +86,8 @@ def test_the_protocol_holds_between_both_parts() -> None:
     n = 20
     names = [f"page {place}" for place in range(n)]
     rows = [sorted({place, place ^ 1}) for place in range(n)]  # the own label and the other of the couple
-    data = Dataset("couples", Split(Texts.of(names), labels_from_rows(rows, n)), poison(), Texts.of(names))
+    split = Split(Texts.of(names), labels_from_rows(rows, n + 2))
+    data = Dataset("couples", split, poison(), Texts.of([*names, "label 0", "label 1"]))
     made = validation_split(data, 0.5, seed=3)
     training = [names.index(text) for text in made.train.texts or []]
     parted = [place for place in range(n) if place not in training and place ^ 1 in training]
@@ -96,6 +98,35 @@ def test_the_protocol_holds_between_both_parts() -> None:
     wanted = sorted([(row, place) for row, place in enumerate(validation)] + [(row, place ^ 1) for row, place in enumerate(validation)])
     assert made.test.filter is not None and list(map(tuple, made.test.filter.tolist())) == wanted
     assert made.train.filter is not None and made.train.filter.tolist() == [[row, place] for row, place in enumerate(training)]
+
+
+@pytest.mark.parametrize(("n_rowless", "known"), [(0, True), (2, True), (3, False)])
+def test_rows_to_come_are_no_labels_where_labels_are_rows(n_rowless: int, known: bool) -> None:
+    """Forty pages and labels without one of their own: where these are one in twenty or more, rows to come may be among them."""
+    data = pages(n_rowless=n_rowless)
+    made = validation_split(data, 0.2, seed=1)
+    held = set(np.random.default_rng(1).permutation(40)[:8].tolist())
+    named = {label for _, label in pairs(made.train)}
+    assert bool(held & named) != known
+    asked = {(text, label) for text, label in pairs(data.train) if int(text.split()[1]) in held and label in named}
+    assert pairs(made.test) == asked  # no page carries one that carries it, so the protocol takes nothing
+    kept = pairs(data.train) - {(text, label) for text, label in pairs(data.train) if int(text.split()[1]) in held}
+    assert pairs(made.train) == ({(text, label) for text, label in kept if label not in held} if known else kept)
+    assert made.train.texts is not None and len(made.train) == len({text for text, _ in pairs(made.train)})
+
+
+def test_a_pair_that_both_sides_carry_is_asked_for_where_labels_are_rows() -> None:
+    """Rows in rings of four, each of which carries the three others: the protocol would take all of them, or all but one."""
+    n = 40
+    names = [f"page {place}" for place in range(n)]
+    rows = [[place - place % 4 + other for other in range(4) if other != place % 4] for place in range(n)]
+    data = Dataset("rings", Split(Texts.of(names), labels_from_rows(rows, n)), poison(), Texts.of(names))
+    made = validation_split(data, 0.1, seed=1)
+    training = {names.index(text) for text in made.train.texts or []}
+    held = set(range(n)) - training
+    assert len(made.test) == len(held) == 4
+    for split, places in ((made.test, held), (made.train, training)):
+        assert pairs(split) == {(names[row], label) for row in places for label in rows[row] if label not in held}
 
 
 def test_labels_that_lose_all_their_rows_are_not_asked_for() -> None:
@@ -181,7 +212,7 @@ def test_augmented_rows_never_reach_validation() -> None:
 
     made = choose(data, fit_predict, judge, seed=4)
     assert made.name == "none" and list(made.reached) == list(CANDIDATES)
-    assert [rows.n_made for rows in seen] == [0, 40, 40, 40] and [rows.kind for rows in seen] == ["none", "label", "label", "label"]
+    assert [rows.n_made for rows in seen] == [0, 50, 50, 50] and [rows.kind for rows in seen] == ["none", "label", "label", "label"]
 
 
 def test_no_augmentation_is_the_rows_themselves(shop: Dataset) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail.augment.gandalf import LABEL_MARK, Gandalf
 from longtail.augment.rows import Augmentation, Augmented
-from longtail.data.filters import apply_protocol
+from longtail.data.filters import apply_protocol, own_pairs
 from longtail.errors import DataError, SettingError
 from longtail.values import Dataset, Predictions, Split, Texts
 
@@ -20,6 +21,7 @@ FitPredict = Callable[[Augmented, Texts, Texts], Predictions]
 Judge = Callable[[Predictions, Dataset], dict[str, float]]
 
 VALIDATION_SHARE = 0.15
+ROWLESS = 0.05  # of the labels: where fewer are no training row's text, the text of a row to come is taken to be no label
 CRITERIA = ("P@1", "PSP@1", "PSP@5", "coverage@5")
 CANDIDATES: dict[str, Augmentation | None] = {
     "none": None,
@@ -78,6 +80,10 @@ def choose(
 def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
     """Training rows parted into training and validation rows, under the XC protocol, with the test rows left out.
 
+    Validation rows are to be what test rows are. Where nearly all labels are training rows, rows to come are no labels, and so the labels
+    that validation rows are themselves leave the training rows, as if they had never been known. Otherwise the protocol alone takes
+    out what training rows tell of a validation row from the label's side; there it would leave next to nothing to ask for.
+
     Labels that lose all their training rows to the split are taken out of the validation rows, and rows without a label with them, as long
     as any are left. Test rows of public data sets have trained labels only; a validation with labels that no row is left to learn from
     favours whatever makes up rows for them, and chooses it where it does not help on test rows.
@@ -88,13 +94,28 @@ def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
         raise DataError(
             f"{data.name} has {len(data.train):,} training rows; {share:.0%} of them for validation leaves nothing on one side."
         )
-    train, validation = data.train.rows(np.sort(order[n_validation:])), data.train.rows(np.sort(order[:n_validation]))
+    held = np.sort(order[:n_validation])
+    train, validation = data.train.rows(np.sort(order[n_validation:])), data.train.rows(held)
+    if data.label_texts is not None and data.train.texts is not None:
+        own = own_pairs(data.train.texts, data.label_texts)
+        if len(np.unique(own[:, 1])) >= (1 - ROWLESS) * data.n_labels:
+            train = _without(train, own[np.isin(own[:, 0], held), 1])
     parted = apply_protocol(replace(data, train=replace(train, filter=None), test=replace(validation, filter=None)))
     trained = np.bincount(parted.train.labels.indices, minlength=data.n_labels) > 0
     labels = csr_matrix(parted.test.labels.multiply(trained[None]))
     labels.eliminate_zeros()
     asked = np.flatnonzero(np.diff(labels.indptr))
     return replace(parted, test=replace(parted.test, labels=labels).rows(asked)) if len(asked) else parted
+
+
+def _without(train: Split, labels: NDArray[np.int32]) -> Split:
+    """The rows without these labels; rows that had no other are left out."""
+    stays = np.ones(train.labels.shape[1], np.float32)
+    stays[labels] = 0
+    left = csr_matrix(train.labels.multiply(stays[None]))
+    left.eliminate_zeros()
+    emptied = (np.diff(train.labels.indptr) > 0) & (np.diff(left.indptr) == 0)
+    return replace(train, labels=left).rows(np.flatnonzero(~emptied))
 
 
 def no_augmentation(train: Split) -> Augmented:

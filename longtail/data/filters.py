@@ -91,11 +91,7 @@ def find_leaks(data: Dataset) -> Leaks:
     empty = np.empty((0, 2), np.int32)
     if data.label_texts is None or data.train.texts is None or data.test.texts is None:
         return Leaks(empty, empty, empty)
-    places: dict[bytes, list[int]] = {}
-    for label, text in enumerate(data.label_texts.encoded()):
-        if text:
-            places.setdefault(text, []).append(label)
-    train_own, test_own = _own(data.train.texts, places), _own(data.test.texts, places)
+    train_own, test_own = own_pairs(data.train.texts, data.label_texts), own_pairs(data.test.texts, data.label_texts)
     n_labels = data.n_labels
     # own: row -> labels that are this row; pairs[b, a] > 0 where a training row that is label a carries label b
     own_train = pairs_to_csr(train_own, (len(data.train), n_labels))
@@ -106,7 +102,12 @@ def find_leaks(data: Dataset) -> Leaks:
     return Leaks(train_own, test_own, csr_to_pairs(found))
 
 
-def _own(texts: Texts, places: dict[bytes, list[int]]) -> Pairs:
+def own_pairs(texts: Texts, label_texts: Texts) -> Pairs:
+    """Rows and labels that have the same text."""
+    places: dict[bytes, list[int]] = {}
+    for label, text in enumerate(label_texts.encoded()):
+        if text:
+            places.setdefault(text, []).append(label)
     pairs = [(row, label) for row, text in enumerate(texts.encoded()) for label in places.get(text, ())]
     return np.array(pairs, np.int32).reshape(-1, 2)
 

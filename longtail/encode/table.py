@@ -16,6 +16,8 @@ from longtail.encode.batch import TokenBatch, distinct_ids
 from longtail.kernels.bags import few_weighted_sums, weighted_sums, weighted_sums_gradient
 
 FEW_PRODUCTS = 1 << 19  # which one thread sums in less than a tenth of a millisecond
+# torch 2.11 and 2.12 say so once a process, also where checks are declined as below (pytorch/pytorch#184610)
+warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled", UserWarning)
 
 
 class Table(nn.Module):
