@@ -41,6 +41,7 @@ from longtail.weighing import judged, weighed, weighed_heads
 
 MEASURED = ("P@1", "PSP@1")
 LEAST_TO_WEIGH = 32  # validation rows: of fewer one cannot learn what recipes beside each other count
+ENOUGH_TO_WEIGH = 1000  # of those that take labels from the training rows with them
 MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept beside a model
 
 
@@ -111,7 +112,7 @@ class XMC:
             _check_data(data, recipe)
         held_out = None
         if main.validation:
-            held_out = validation_split(data, main.validation, self.seed)
+            held_out = validation_split(data, main.validation, self.seed, enough=ENOUGH_TO_WEIGH)
         place = None if checkpoint is None else Path(checkpoint)
         voices: list[Voice] = []
         history: list[dict[str, Any]] = []

@@ -115,6 +115,13 @@ def test_rows_to_come_are_no_labels_where_labels_are_rows(n_rowless: int, known:
     assert made.train.texts is not None and len(made.train) == len({text for text, _ in pairs(made.train)})
 
 
+@pytest.mark.parametrize(("n_rowless", "n_held"), [(0, 3), (3, 8)])
+def test_no_more_is_held_out_than_is_enough_where_it_takes_labels_along(n_rowless: int, n_held: int) -> None:
+    data = pages(n_rowless=n_rowless)
+    made, same = validation_split(data, 0.2, seed=1, enough=3), validation_split(data, n_held / 40, seed=1)
+    assert pairs(made.test) == pairs(same.test) and pairs(made.train) == pairs(same.train)
+
+
 def test_a_pair_that_both_sides_carry_is_asked_for_where_labels_are_rows() -> None:
     """Rows in rings of four, each of which carries the three others: the protocol would take all of them, or all but one."""
     n = 40

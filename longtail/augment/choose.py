@@ -77,12 +77,13 @@ def choose(
     return Choice(chosen, candidates[chosen], reached)
 
 
-def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
+def validation_split(data: Dataset, share: float, seed: int = 0, *, enough: int | None = None) -> Dataset:
     """Training rows parted into training and validation rows, under the XC protocol, with the test rows left out.
 
     Validation rows are to be what test rows are. Where nearly all labels are training rows, rows to come are no labels, and so the labels
     that validation rows are themselves leave the training rows, as if they had never been known. Otherwise the protocol alone takes
     out what training rows tell of a validation row from the label's side; there it would leave next to nothing to ask for.
+    A model that is kept after its validation lacks these labels; so there `enough` rows, where given, are the most that are held out.
 
     Labels that lose all their training rows to the split are taken out of the validation rows, and rows without a label with them, as long
     as any are left. Test rows of public data sets have trained labels only; a validation with labels that no row is left to learn from
@@ -94,18 +95,27 @@ def validation_split(data: Dataset, share: float, seed: int = 0) -> Dataset:
         raise DataError(
             f"{data.name} has {len(data.train):,} training rows; {share:.0%} of them for validation leaves nothing on one side."
         )
+    own = _rows_that_are_labels(data)
+    if own is not None and enough is not None:
+        n_validation = min(n_validation, enough)
     held = np.sort(order[:n_validation])
     train, validation = data.train.rows(np.sort(order[n_validation:])), data.train.rows(held)
-    if data.label_texts is not None and data.train.texts is not None:
-        own = own_pairs(data.train.texts, data.label_texts)
-        if len(np.unique(own[:, 1])) >= (1 - ROWLESS) * data.n_labels:
-            train = _without(train, own[np.isin(own[:, 0], held), 1])
+    if own is not None:
+        train = _without(train, own[np.isin(own[:, 0], held), 1])
     parted = apply_protocol(replace(data, train=replace(train, filter=None), test=replace(validation, filter=None)))
     trained = np.bincount(parted.train.labels.indices, minlength=data.n_labels) > 0
     labels = csr_matrix(parted.test.labels.multiply(trained[None]))
     labels.eliminate_zeros()
     asked = np.flatnonzero(np.diff(labels.indptr))
     return replace(parted, test=replace(parted.test, labels=labels).rows(asked)) if len(asked) else parted
+
+
+def _rows_that_are_labels(data: Dataset) -> NDArray[np.int32] | None:
+    """Pairs of a training row and the label whose text it has, where nearly all labels have such a row; None elsewhere."""
+    if data.label_texts is None or data.train.texts is None:
+        return None
+    own = own_pairs(data.train.texts, data.label_texts)
+    return own if len(np.unique(own[:, 1])) >= (1 - ROWLESS) * data.n_labels else None
 
 
 def _without(train: Split, labels: NDArray[np.int32]) -> Split:
