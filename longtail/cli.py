@@ -448,17 +448,19 @@ def train(
     checkpoint = out.with_name(out.name + ".checkpoint")
     if checkpoint.exists():
         sys.stderr.write(f"Going on from {checkpoint}.\n")
+    is_trained = False
     try:
         model.fit(rows, checkpoint=checkpoint, minutes=minutes, cache=cache)
-    except KeyboardInterrupt:
-        if checkpoint.exists():
+        is_trained = True
+        if len(rows.test):
+            result = judge(model.predict_test(rows), rows, resamples=0, seed=seed)
+            model.note_metrics(result.metrics)
+            show(evaluation_table(result))
+        model.save(out, rows=True)
+    except BaseException as stop:
+        if checkpoint.exists() and (is_trained or isinstance(stop, KeyboardInterrupt)):
             sys.stderr.write(f"Stopped; {checkpoint} holds everything so far. Type the same command to go on.\n")
         raise
-    if len(rows.test):
-        result = judge(model.predict_test(rows), rows, resamples=0, seed=seed)
-        model.note_metrics(result.metrics)
-        show(evaluation_table(result))
-    model.save(out, rows=True)
     sys.stderr.write(f"{model}\nWrote {out}. Next: longtail predict {out} texts.txt -k 5\n")
 
 

@@ -60,6 +60,7 @@ class XMC:
         self._maker: Maker | None = None  # of new labels, from what was trained or last saved as a whole
         self._heads: tuple[Stored, list[list[Head]]] | None = None  # label vectors in parts, once they were asked for
         self._rows: TrainingRows | None = None  # where they are at hand
+        self._checkpoint: Path | None = None  # of the training that made it, until it is saved
         self._n_entries = 0  # of the log of labels in the model's folder
         self._changing = Lock()  # labels, by one thread at a time
 
@@ -101,7 +102,7 @@ class XMC:
         Args:
             label_texts: where `train` is a split.
             checkpoint: a folder to keep checkpoints in, every `minutes` and at Ctrl-C. Where it holds one of the same recipe, data and
-                seed, training goes on from there and ends with the same numbers; it is removed when training has ended.
+                seed, training goes on from there and ends with the same numbers; it is removed when the model is saved.
             cache: a folder to keep token rows in; another run on the same texts reads them from there.
         """
         began = time.monotonic()
@@ -137,8 +138,7 @@ class XMC:
                     if own is not None:
                         watch.resume(own.notes, own.group("best"))
                     course.run(watch, own)
-                    if member + 1 < recipe.ensemble or recipe is not recipes[-1]:
-                        watch.finished()
+                    watch.finished()
                 history += [{"member": n_before + member, **entry} for entry in watch.history]
                 seconds_before += watch.seconds_before
                 ranker = _ranker(course, recipe)
@@ -158,8 +158,7 @@ class XMC:
         self.stored = self._finished(main, data, made[0][1], voices, history, seconds_before + time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
-        if place is not None:
-            drop_checkpoint(place)
+        self._checkpoint = place
         return self
 
     def predict(self, texts: Sequence[str] | Texts, k: int = 5, *, by: str | None = None) -> Predictions:
@@ -223,6 +222,9 @@ class XMC:
                 kept = None
             heard = self._trained().heard()
             save_model(Path(folder), heard, kept)
+            if self._checkpoint is not None:
+                drop_checkpoint(self._checkpoint)
+                self._checkpoint = None
             self.stored = replace(heard, folder=Path(folder))
             self._maker, self._n_entries = Maker(self.stored), 0
 

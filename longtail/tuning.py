@@ -246,8 +246,8 @@ class _Search:
             _close(study, asked.number, one.value)
             done.append(one)
             _tell(_line(done, wanted, self.by, seconds - (time.monotonic() - began)))
-        for left in self.folder.glob("*.checkpoint"):
-            drop_checkpoint(left)
+            for left in self.folder.glob("*.checkpoint"):
+                drop_checkpoint(left)
         return done
 
     def _trial(self, asked: Asked, done: Sequence[Trial]) -> Trial:
@@ -261,7 +261,6 @@ class _Search:
         try:
             metrics = self._metrics(settings, augmentation, checkpoint)
         except FAILURES as error:
-            drop_checkpoint(checkpoint)
             why = str(error).strip().partition("\n")[0] or "no more memory"
             told = why if isinstance(error, LongtailError) else f"{type(error).__name__}: {why}"
             return Trial(settings, augmentation, None, {}, time.monotonic() - began, told)

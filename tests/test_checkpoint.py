@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,27 @@ def test_dropped(place: Path) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["model"]
     drop_checkpoint(place)
     assert load_checkpoint(place) is None
+
+
+def test_stopped_while_it_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is whole or not there, and what is left of it goes with the next one."""
+    save(place, 1)
+    removed = shutil.rmtree
+
+    def stop(path: Path, **more: Any) -> None:
+        if path.exists():
+            (path / TENSORS).unlink()
+            raise Stopped
+        removed(path, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(shutil, "rmtree", stop)
+        drop_checkpoint(place)
+    assert load_checkpoint(place) is None
+    save(place, 2)
+    assert loaded(place) == 2
+    drop_checkpoint(place)
+    assert list(place.parent.iterdir()) == []
 
 
 def test_random_state(place: Path) -> None:

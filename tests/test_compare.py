@@ -180,13 +180,22 @@ def test_a_cell_that_is_trained_is_kept_before_ctrl_c_is_heard(
         return real(model, *arguments)
 
     real, before = XMC.predict_test, signal.getsignal(signal.SIGINT)
-    for times, kept in ((1, [".json", ".npz"]), (2, [])):
+    for times, kept in ((1, [".json", ".npz"]), (2, [".checkpoint"])):
         monkeypatch.setattr(XMC, "predict_test", lambda model, *arguments, times=times: predict_test(model, *arguments, times=times))
         with pytest.raises(KeyboardInterrupt):
             compared(data, ["default"], folder=tmp_path / str(times))
         assert sorted(path.suffix for path in (tmp_path / str(times)).iterdir()) == kept
         assert "it is measured and kept first" in capsys.readouterr().err
         assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.setattr(XMC, "predict_test", real)
+    monkeypatch.setattr(Watch, "stepped", lambda *_: pytest.fail("trained once more"))
+    again = compared(data, ["default"], folder=tmp_path / "2")
+    monkeypatch.undo()
+    (whole,), (measured,) = compared(data, ["default"], folder=tmp_path / "whole")[0].cells, again[0].cells
+    assert measured.metrics == whole.metrics
+    assert whole.peak_megabytes > 0 and measured.peak_megabytes == 0  # nobody knows what the first try held
+    both = metrics_grid([Row(again[0].plan, (whole, measured))], data).rows[0]
+    assert f"{whole.peak_megabytes:,.0f} MB" in [entry.text for entry in both]
 
 
 def test_what_cannot_be_compared_is_told_before_any_training(data: Dataset, tmp_path: Path, fits: list[Any]) -> None:

@@ -304,6 +304,8 @@ def run_in_pieces(model: XMC, data: Dataset, place: Path, stopper: Stopper, step
             assert (place / "0" / checkpoint.NOTES).is_file()
             continue
         model.stored = again.stored
+        assert place.exists()  # until the model is written
+        again.save(place.with_name("model"))
         return stops
     raise AssertionError("the run does not end")
 
@@ -340,7 +342,27 @@ def test_stopped_after_every_step_a_run_ends_with_the_same_weights(run: str, dat
     assert stopper.reached == all_steps  # no step twice, none left out
     assert n_stops == len(all_steps)
     assert_same(pieces, whole)
-    assert list((tmp_path / "run").iterdir()) == []
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"), [(("ensemble=2",), "Maker"), (("beside=['ensemble=1 loss=softmax']", "validation=0.2"), "weighed")]
+)
+def test_stopped_behind_the_last_step_no_training_is_lost(
+    settings: tuple[str, ...], where: str, data: Dataset, tmp_path: Path, stopper: Stopper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While networks are weighed, or the model is put together."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(f"longtail.estimator.{where}", stop)
+        small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint")
+    steps, stopper.reached = stopper.reached, []
+    again = small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint")
+    assert steps and not stopper.reached
+    assert_same(again, small_model("default", *FEW_STEPS, *settings).fit(data))
 
 
 def test_seconds_of_a_run_that_was_stopped_count(data: Dataset, tmp_path: Path, stopper: Stopper, monkeypatch: pytest.MonkeyPatch) -> None:

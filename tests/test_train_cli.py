@@ -145,6 +145,23 @@ def test_a_checkpoint_of_another_run(
     assert going_on.startswith("Going on from ") and told.startswith("longtail: The checkpoint ") and "is of another recipe" in told
 
 
+def test_a_model_that_cannot_be_written_is_not_trained_again(
+    folder: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    arguments = ("train", "default", folder, *FEW, "--out", tmp_path / "model")
+    with monkeypatch.context() as patch:
+        patch.setattr("longtail.estimator.save_model", full)
+        code, _, err = command._run(*arguments)
+    assert code == 2 and "No space left on device" in err.splitlines()[-1]
+    assert f"Stopped; {tmp_path / 'model.checkpoint'} holds everything so far." in err
+    monkeypatch.setattr(Watch, "stepped", lambda *_: pytest.fail("trained once more"))
+    command.run(*arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 # ---- what is refused
 
 

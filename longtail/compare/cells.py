@@ -38,6 +38,7 @@ from longtail.predict import Voice, predict
 from longtail.predictions import drop_filtered, most_filtered, read_predictions, write_predictions
 from longtail.recipe import Recipe, read_recipe
 from longtail.sides import heads_of
+from longtail.train.checkpoint import drop_checkpoint
 from longtail.values import Dataset, Predictions, Split
 
 PLACES = 100  # labels that are asked for a text
@@ -63,7 +64,7 @@ class Cell:
     train_seconds: float
     predict_milliseconds: float  # a text
     megabytes: float  # of what prediction keeps in memory
-    peak_megabytes: float  # of the process, or on the GPU; 0 where unknown
+    peak_megabytes: float  # of the process, or on the GPU; 0 where unknown, as in a run that was stopped and went on
     history: list[dict[str, Any]]  # of every epoch
     apart: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics of each recipe or set of label vectors by itself
     components: list[dict[str, float]] = field(default_factory=list)  # lengths of what label vectors are made of, by frequency bin
@@ -199,16 +200,21 @@ class _Job:
         return _read(path)
 
     def _run(self, device: str | None, models: bool) -> Cell:
-        peak = _Peak()
         if self.recipe is None:
             cell, found = self._peer_cell()
             self._write(cell, found)
         else:
             model = XMC(self.recipe, self.plan.augmentation, seed=self.seed, device=device)
-            model.fit(self.data, checkpoint=self.path.with_suffix(".checkpoint"))
-            with _ended_first("This cell is trained; it is measured and kept first. Press Ctrl-C again to lose it."):
-                cell, found = self._own_cell(model, models, peak)
+            checkpoint = self.path.with_suffix(".checkpoint")
+            peak = _Peak(whole=not checkpoint.exists())
+            model.fit(self.data, checkpoint=checkpoint)
+            with _ended_first("This cell is trained; it is measured and kept first. Press Ctrl-C again to leave that for the next time."):
+                cell, found = self._own_cell(model, peak)
                 self._write(cell, found)
+                if models and not self.path.with_suffix("").exists():
+                    model.note_metrics(cell.metrics)
+                    model.save(self.path.with_suffix(""))
+                drop_checkpoint(checkpoint)
         shown = ", ".join(f"{name} {cell.metrics[name]:.2f}" for name in ("P@1", "PSP@1", "PSP@5"))
         sys.stderr.write(f"{self.plan.called}, {self.plan.augmentation}, seed {self.seed}: {shown}; {cell.train_seconds:.0f} s\n")
         return cell
@@ -219,7 +225,7 @@ class _Job:
         with new_file(self.path) as fresh:
             fresh.write_text(json.dumps({key: value for key, value in asdict(cell).items() if key != "path"}), encoding="utf-8")
 
-    def _own_cell(self, model: XMC, models: bool, peak: _Peak) -> tuple[Cell, Predictions]:
+    def _own_cell(self, model: XMC, peak: _Peak) -> tuple[Cell, Predictions]:
         asked = time.monotonic()
         found = model.predict_test(self.data, PLACES)
         predicted = time.monotonic()
@@ -235,9 +241,6 @@ class _Job:
             apart=_apart(model, self.data),
             components=_components(model, self.data),
         )
-        if models and not self.path.with_suffix("").exists():
-            model.note_metrics(result.metrics)
-            model.save(self.path.with_suffix(""))
         return cell, found
 
     def _peer_cell(self) -> tuple[Cell, Predictions]:
@@ -311,9 +314,11 @@ def _ended_first(told: str) -> Iterator[None]:
 
 
 class _Peak:
-    """The most memory that was held since this was made. What the cell before it held is given back first."""
+    """The most memory that was held since this was made, unknown (0) if it is not the whole run. What the cell before it held is given
+    back first."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool) -> None:
+        self._is_whole = whole
         gc.collect()
         give_back_memory()
         if torch.cuda.is_available():
@@ -323,6 +328,8 @@ class _Peak:
             Path("/proc/self/clear_refs").write_text("5")  # Linux counts the peak anew
 
     def megabytes(self, device: torch.device) -> float:
+        if not self._is_whole:
+            return 0.0
         if device.type == "cuda":
             return torch.cuda.max_memory_allocated(device) / 1e6
         try:

@@ -60,11 +60,11 @@ def metrics_grid(rows: Sequence[Row], data: Dataset, columns: Sequence[str] = ME
 
 
 def _costs(row: Row) -> tuple[str, str, str, str]:
-    """Time to train, time a text, most memory, size; means over seeds."""
-    seconds, milliseconds, peak, size = np.mean(
-        [(cell.train_seconds, cell.predict_milliseconds, cell.peak_megabytes, cell.megabytes) for cell in row.cells], axis=0
-    )
-    return f"{seconds:,.0f} s", f"{milliseconds:.2f} ms", f"{peak:,.0f} MB" if peak else "", f"{size:,.0f} MB"
+    """Time to train, time a text, most memory where it is known, size; means over seeds."""
+    costs = [(cell.train_seconds, cell.predict_milliseconds, cell.megabytes) for cell in row.cells]
+    seconds, milliseconds, size = np.mean(costs, axis=0)
+    peaks = [cell.peak_megabytes for cell in row.cells if cell.peak_megabytes]
+    return f"{seconds:,.0f} s", f"{milliseconds:.2f} ms", f"{np.mean(peaks):,.0f} MB" if peaks else "", f"{size:,.0f} MB"
 
 
 def _apart(row: Row, shown: Sequence[str]) -> list[tuple[Entry, ...]]:

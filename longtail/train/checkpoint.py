@@ -68,9 +68,13 @@ def load_checkpoint(folder: Path) -> Saved | None:
 
 
 def drop_checkpoint(folder: Path) -> None:
-    """After the run has ended well."""
-    for name in (folder.name, folder.name + ".old", folder.name + ".new"):
+    """After what the run made is kept elsewhere. At once, so that a stop while files are removed leaves none that is half there."""
+    gone = folder.with_name(folder.name + ".gone")
+    for name in (folder.name + ".old", folder.name + ".new", gone.name):
         shutil.rmtree(folder.with_name(name), ignore_errors=True)
+    if folder.exists():
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def random_state() -> dict[str, Tensor]:

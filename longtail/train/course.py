@@ -490,11 +490,11 @@ class Course:
 
     def state(self) -> dict[str, Tensor]:
         """Everything by name, for `save_checkpoint`."""
-        assert self.optimizer is not None
         found = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
-        found |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
         found |= {f"random/{name}": tensor for name, tensor in random_state().items()}
-        if self.objective is not None:  # None where a finished network was taken up again
+        if self.stage < len(self.parts.stages):  # a network that is done is not trained any more
+            assert self.optimizer is not None and self.objective is not None
+            found |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
             found |= {f"objective/{name}": tensor for name, tensor in self.objective.state().items()}
         if self.clusters is not None:
             found["course/clusters"] = torch.from_numpy(self.clusters.of_label)
@@ -522,7 +522,8 @@ class Course:
         self._freeze(stages[-1])
         self.shortlist, self.row_clusters = (kept[name].to(self.device) if name in kept else None for name in ("shortlist", "row_clusters"))
         self.looked = int(kept["looked"]) if "looked" in kept else None
-        self.optimizer = self._optimizer(stages[-1])
-        self.optimizer.load(saved.group("optimizer"))
+        if self.stage < len(self.parts.stages):
+            self.optimizer = self._optimizer(stages[-1])
+            self.optimizer.load(saved.group("optimizer"))
         set_random_state(saved.group("random"))
         return Position(int(saved.notes["epoch"]), int(saved.notes["step"]))

@@ -181,9 +181,10 @@ class Watch:
         save_checkpoint(self.checkpoint, tensors, notes)
 
     def finished(self) -> None:
-        """Keep a network that is done while others of its ensemble are trained."""
-        self.course.stage = len(self.course.parts.stages)
-        self._save(Position())
+        """Keep a network that is done: others may come, it may be weighed with them, and the model is not written yet."""
+        if self._has_begun:  # one that was taken up when it was done is kept already
+            self.course.stage = len(self.course.parts.stages)
+            self._save(Position())
         if self.interrupted:  # behind its last step
             raise KeyboardInterrupt
 
