@@ -314,8 +314,10 @@ def _ended_first(told: str) -> Iterator[None]:
 
 
 class _Peak:
-    """The most memory that was held since this was made, unknown (0) if it is not the whole run. What the cell before it held is given
-    back first."""
+    """The most memory that was held since this was made; 0, unknown, where that is not the `whole` run.
+
+    What the cell before it held is given back first.
+    """
 
     def __init__(self, whole: bool) -> None:
         self._is_whole = whole
