@@ -138,7 +138,7 @@ class XMC:
                     if own is not None:
                         watch.resume(own.notes, own.group("best"))
                     course.run(watch, own)
-                    watch.finished()
+                    watch.finished(last=recipe is recipes[-1] and member + 1 == recipe.ensemble)
                 history += [{"member": n_before + member, **entry} for entry in watch.history]
                 seconds_before += watch.seconds_before
                 ranker = _ranker(course, recipe)

@@ -180,6 +180,7 @@ def test_a_cell_that_is_trained_is_kept_before_ctrl_c_is_heard(
         return real(model, *arguments)
 
     real, before = XMC.predict_test, signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("longtail.train.watch.SOON", 0)
     for times, kept in ((1, [".json", ".npz"]), (2, [".checkpoint"])):
         monkeypatch.setattr(XMC, "predict_test", lambda model, *arguments, times=times: predict_test(model, *arguments, times=times))
         with pytest.raises(KeyboardInterrupt):

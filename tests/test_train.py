@@ -358,7 +358,7 @@ def test_stopped_behind_the_last_step_no_training_is_lost(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(f"longtail.estimator.{where}", stop)
-        small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint")
+        small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint", minutes=0)
     steps, stopper.reached = stopper.reached, []
     again = small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint")
     assert steps and not stopper.reached

@@ -151,7 +151,7 @@ def test_a_model_that_cannot_be_written_is_not_trained_again(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    arguments = ("train", "default", folder, *FEW, "--out", tmp_path / "model")
+    arguments = ("train", "default", folder, *FEW, "--minutes", "0", "--out", tmp_path / "model")
     with monkeypatch.context() as patch:
         patch.setattr("longtail.estimator.save_model", full)
         code, _, err = command._run(*arguments)

@@ -23,6 +23,7 @@ from longtail.train.loop import Position
 
 REPORT_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 10.0
+SOON = 0.1  # of the minutes between checkpoints: a last network that took less is sooner trained again than it is worth its writing
 QUICK_S = 0.5  # a validation that takes less is never left out
 
 
@@ -180,9 +181,10 @@ class Watch:
             tensors |= {f"best/{name}": tensor for name, tensor in self._best[2].items()}
         save_checkpoint(self.checkpoint, tensors, notes)
 
-    def finished(self) -> None:
-        """Keep a network that is done: others may come, it may be weighed with them, and the model is not written yet."""
-        if self._has_begun:  # one that was taken up when it was done is kept already
+    def finished(self, last: bool) -> None:
+        """Keep a network that is done: others may come, and after the `last` they are weighed, and the model measured and written."""
+        soon = last and time.monotonic() - self._saved_at < SOON * 60 * self.minutes
+        if self._has_begun and (self.interrupted or not soon):  # one that was taken up when it was done is kept already
             self.course.stage = len(self.course.parts.stages)
             self._save(Position())
         if self.interrupted:  # behind its last step
