@@ -21,11 +21,11 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 from side_by_side import Measured, contend, measure, table
 
 from longtail import Texts
+from longtail.core.values import Ints
+from longtail.data.graph.walks import walk
 from longtail.data.synth import SHAPES, shape_of, synth
-from longtail.graph.walks import walk
-from longtail.metrics import lost_information
-from longtail.shortlist.clusters import Clusters, balanced_clusters, cluster_labels, label_centroids, smooth
-from longtail.values import Ints
+from longtail.evaluation.metrics import lost_information
+from longtail.training.negatives.clusters import Clusters, balanced_clusters, cluster_labels, label_centroids, smooth
 
 WORD = re.compile(r"\w+")
 TOLERANCE, MOST_ROUNDS, HEAD = 1e-4, 50, 500

@@ -18,11 +18,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from longtail.classify.fused import matrix_type, precision
-from longtail.encode import transformer
-from longtail.encode.batch import TokenBatch
-from longtail.encode.transformer import Transformer, TransformerEncoder
-from longtail.memory import freed_memory_kept
+from longtail.core.memory import freed_memory_kept
+from longtail.models.encoders import transformer
+from longtail.models.encoders.transformer import Transformer, TransformerEncoder
+from longtail.models.losses.all_labels import matrix_type, precision
+from longtail.models.ragged import TokenBatch
 
 VOCABULARY = 5_000  # distinct tokens of a batch
 SIDE = {"cuda": 8192, "cpu": 4096}  # of the large product

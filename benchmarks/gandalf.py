@@ -22,9 +22,9 @@ from torch.nn import functional
 
 import longtail
 from longtail import Dataset, Predictions, Texts
-from longtail.augment.choose import CANDIDATES, CRITERIA, choose, no_augmentation
-from longtail.augment.gandalf import LABEL_MARK, Gandalf
-from longtail.augment.rows import Augmented
+from longtail.data.augment.choose import CANDIDATES, CRITERIA, choose, no_augmentation
+from longtail.data.augment.gandalf import LABEL_MARK, Gandalf
+from longtail.data.augment.rows import Augmented
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WORD = re.compile(r"\w+|[^\w\s]")

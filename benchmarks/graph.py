@@ -21,14 +21,14 @@ from numba import njit, prange
 from scipy.sparse import csr_matrix
 from side_by_side import Measured, contend, measure, table
 
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.graph.pagerank import pagerank
-from longtail.graph.rows import rows_of_labels
-from longtail.graph.second_order import second_order
-from longtail.graph.walks import walk
-from longtail.kernels.cooccurrence import least_counts
-from longtail.kernels.machine import prefetch
-from longtail.values import LabelGraph
+from longtail.core.kernels.cooccurrence import least_counts
+from longtail.core.kernels.machine import prefetch
+from longtail.core.values import LabelGraph
+from longtail.data.graph.cooccurrence import cooccurrence
+from longtail.data.graph.pagerank import pagerank
+from longtail.data.graph.rows import rows_of_labels
+from longtail.data.graph.second_order import second_order
+from longtail.data.graph.walks import walk
 
 DELTA, LENGTH, RESTART, HEAD = 0.1, 400, 0.8, 500
 FITS = 4e9  # bytes: scipy's product is run where it stays below

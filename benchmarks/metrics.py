@@ -57,8 +57,8 @@ def main() -> None:
 
     from napkinxc import metrics as theirs
 
-    from longtail.metrics import inverse_propensity
-    from longtail.predictions import drop_filtered
+    from longtail.evaluation.metrics import inverse_propensity
+    from longtail.evaluation.predictions import drop_filtered
 
     kept = drop_filtered(found, data.test.filter)  # type: ignore[arg-type]
     start = time.perf_counter()

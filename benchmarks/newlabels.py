@@ -18,11 +18,11 @@ from scipy.sparse import csr_matrix
 
 import longtail
 from longtail import XMC, Dataset, Predictions
-from longtail.augment.choose import validation_split
-from longtail.metrics import judge, precision_at
-from longtail.newlabels import Blend, Maker, with_labels
-from longtail.predictions import drop_filtered
-from longtail.values import Split, Texts
+from longtail.core.values import Split, Texts
+from longtail.data.augment.choose import validation_split
+from longtail.evaluation.metrics import judge, precision_at
+from longtail.evaluation.predictions import drop_filtered
+from longtail.inference.new_labels import Blend, Maker, with_labels
 
 KS = (1, 3, 5)
 

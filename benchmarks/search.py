@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.search.kinds import KINDS
-from longtail.search.labels import Floats, Labels
-from longtail.search.tune import tune
+from longtail.inference.search.kinds import KINDS
+from longtail.inference.search.labels import Floats, Labels
+from longtail.inference.search.tune import tune
 
 N_TEXTS, K = 500, 10
 AT_ONCE = 50_000
@@ -46,9 +46,9 @@ def clustered(n: int, dim: int, seed: int = 0) -> tuple[Floats, Floats]:
 
 def of_model(folder: Path) -> tuple[Floats, Floats | None, Floats]:
     """Vectors, biases and texts of a trained model that scores all labels."""
-    from longtail.indexing import CPU, encoded, shortened
-    from longtail.store import all_labels_of, load_model
-    from longtail.values import Texts
+    from longtail.core.values import Texts
+    from longtail.storage.indexing import CPU, encoded, shortened
+    from longtail.storage.model_folder import all_labels_of, load_model
 
     stored = load_model(folder, CPU, indexed=False)
     assert stored.label_texts is not None

@@ -94,8 +94,8 @@ async def measure(options: argparse.Namespace, folder: Path, port: int, pid: int
 
 def sample_texts(folder: Path) -> list[str]:
     """Words of label texts, two labels mixed, so that no two requests need be alike."""
-    from longtail.store import LABELS
-    from longtail.values import Texts
+    from longtail.core.values import Texts
+    from longtail.storage.model_folder import LABELS
 
     with np.load(folder / LABELS) as arrays:
         labels = Texts(arrays["buffer"], arrays["offsets"])

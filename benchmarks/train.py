@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import longtail
-from longtail.augment.gandalf import Gandalf
-from longtail.augment.rows import to_dataset
+from longtail.data.augment.gandalf import Gandalf
+from longtail.data.augment.rows import to_dataset
 from longtail.data.convert import write
-from longtail.indexing import index_model
+from longtail.storage.indexing import index_model
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
@@ -84,7 +84,7 @@ def main() -> None:
             longtail.evaluate(longtail.read_predictions(work / "pecos.npz"), data, resamples=0).metrics,
         )
         start = time.perf_counter()
-        command = [sys.executable, "-m", "longtail.cli", "train", options.recipe, str(options.data), *options.settings]
+        command = [sys.executable, "-m", "longtail.cli.main", "train", options.recipe, str(options.data), *options.settings]
         done = subprocess.run([*command, "--augment", options.augment, "--out", str(work / "model")], capture_output=True, text=True)
         took = time.perf_counter() - start
         if done.returncode:

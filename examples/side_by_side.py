@@ -13,8 +13,8 @@ import venv
 from pathlib import Path
 
 import longtail
-from longtail.augment.gandalf import Gandalf
-from longtail.augment.rows import to_dataset
+from longtail.data.augment.gandalf import Gandalf
+from longtail.data.augment.rows import to_dataset
 from longtail.data.convert import write
 
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")

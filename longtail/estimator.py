@@ -15,29 +15,29 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from longtail.adapt import adaptive
-from longtail.augment.choose import no_augmentation, validation_split
-from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
-from longtail.augment.rows import Augmentation, Augmented
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.explain import Explanation, TrainingRows, explain
-from longtail.graph.normalise import NORMALISERS
-from longtail.memory import freed_memory_kept
-from longtail.names import load as load_name
-from longtail.newlabels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.predict import Choir, Voice
-from longtail.predictions import most_filtered
-from longtail.ranker import Ranker, ranker_of
-from longtail.recipe import Recipe, read_recipe
-from longtail.settings import build
-from longtail.sides import Head, heads_of
-from longtail.store import Stored, load_model, load_rows, save_model
-from longtail.tokens.pretrained import pretrained_vectors
-from longtail.train.checkpoint import Saved, drop_checkpoint, load_checkpoint
-from longtail.train.course import Course, Material
-from longtail.train.watch import Watch, device_for
-from longtail.values import Dataset, LabelGraph, Predictions, Split, Texts
-from longtail.weighing import judged, weighed, weighed_heads
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.memory import freed_memory_kept
+from longtail.core.registry import load as load_name
+from longtail.core.settings import build
+from longtail.core.values import Dataset, LabelGraph, Predictions, Split, Texts
+from longtail.data.augment.choose import no_augmentation, validation_split
+from longtail.data.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
+from longtail.data.augment.rows import Augmentation, Augmented
+from longtail.data.graph.normalise import NORMALISERS
+from longtail.evaluation.adaptive import adaptive
+from longtail.evaluation.predictions import most_filtered
+from longtail.inference.ensemble import Choir, Voice
+from longtail.inference.explain import Explanation, TrainingRows, explain
+from longtail.inference.label_parts import Head, heads_of
+from longtail.inference.new_labels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
+from longtail.inference.scorer import Ranker, ranker_of
+from longtail.inference.stacking import judged, weighed, weighed_heads
+from longtail.recipes.recipe import Recipe, read_recipe
+from longtail.storage.model_folder import Stored, load_model, load_rows, save_model
+from longtail.tokens.word_vectors import pretrained_vectors
+from longtail.training.checkpoint import Saved, drop_checkpoint, load_checkpoint
+from longtail.training.monitor import Watch, device_for
+from longtail.training.trainer import Course, Material
 
 MEASURED = ("P@1", "PSP@1")
 LEAST_TO_WEIGH = 32  # validation rows: of fewer one cannot learn what recipes beside each other count
@@ -165,7 +165,7 @@ class XMC:
         """The k best labels of each text, with scores in [0, 1].
 
         Args:
-            by: another way to find them than the recipe's, see `longtail.recipe.PredictSettings`: "all", "clusters" or "fused".
+            by: another way to find them than the recipe's, see `longtail.recipes.recipe.PredictSettings`: "all", "clusters" or "fused".
         """
         stored = self._trained()
         choir = stored.choir

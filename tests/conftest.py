@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from longtail import Dataset, Split, Texts
-from longtail.values import labels_from_rows
+from longtail.core.values import labels_from_rows
 
 # the same cases on every run, and no failure because a kernel compiles
 settings.register_profile("longtail", deadline=None, derandomize=True, max_examples=60)

@@ -59,7 +59,7 @@ def run_page(page: str, name: str) -> Iterator[tuple[Example, str]]:
         folder.mkdir()
         programs.mkdir()
         command = programs / "longtail"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m longtail.cli "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m longtail.cli.main "$@"\n')
         command.chmod(0o755)
         space: dict[str, object] = {}
         for example in examples(page):

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from longtail import XMC, Dataset, Split, Texts
-from longtail.cli import main
-from longtail.metrics import judge, precision_at
-from longtail.values import Predictions, labels_from_rows
+from longtail.cli.main import main
+from longtail.core.values import Predictions, labels_from_rows
+from longtail.evaluation.metrics import judge, precision_at
 
 N_LABELS = 24
 QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropout=0")

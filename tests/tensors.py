@@ -9,7 +9,7 @@ import pytest
 import torch
 from numba import get_num_threads, set_num_threads
 
-from longtail.encode.batch import TokenBatch
+from longtail.models.ragged import TokenBatch
 
 
 def ragged(*rows: list[tuple[int, float]]) -> TokenBatch:

@@ -9,7 +9,7 @@ import pytest
 
 import longtail
 from longtail import Dataset, LongtailError, adaptive
-from longtail.augment.choose import CANDIDATES
+from longtail.data.augment.choose import CANDIDATES
 from longtail.data.synth import Shape, synth
 from tests.conftest import dataset
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from longtail import Dataset, Split, Texts, read
-from longtail.augment.draws import uniforms
-from longtail.augment.gandalf import LABEL_MARK, Gandalf
-from longtail.augment.labelmix import LabelMix
-from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
-from longtail.augment.rows import Augmentation, Augmented, above, has_text, next_to, to_dataset
-from longtail.augment.synonyms import Synonyms
-from longtail.augment.targets import label_targets
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.values import LabelGraph, labels_from_rows
+from longtail.data.augment.draws import uniforms
+from longtail.data.augment.gandalf import LABEL_MARK, Gandalf
+from longtail.data.augment.labelmix import LabelMix
+from longtail.data.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
+from longtail.data.augment.rows import Augmentation, Augmented, above, has_text, next_to, to_dataset
+from longtail.data.augment.synonyms import Synonyms
+from longtail.data.augment.targets import label_targets
 from longtail.data.convert import write
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.graph.cooccurrence import cooccurrence, symmetric_cooccurrence
-from longtail.values import LabelGraph, labels_from_rows
+from longtail.data.graph.cooccurrence import cooccurrence, symmetric_cooccurrence
 
 LABELS = Texts.of(["apple", "juice", "pear", "press"])
 
@@ -372,7 +372,7 @@ def test_next_to_joins_texts(pairs: list[tuple[str, str]]) -> None:
 
 
 def test_next_to_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.augment.rows.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("longtail.data.augment.rows.ROWS_AT_ONCE", 2)
     assert list(next_to(Texts.of("abcde"), Texts.of("vwxyz"))) == ["a v", "b w", "c x", "d y", "e z"]
     train = split_of([[0, 1], [1, 2], [0], [3, 4]], 5)
     blocks = Gandalf().augment(train, Texts.of("abcde")).split.labels

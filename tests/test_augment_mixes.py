@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from longtail import Dataset, Split, Texts
-from longtail.augment.draws import uniforms
-from longtail.augment.labelmix import WHETHER, WHICH, LabelMix, pick_labels
-from longtail.augment.mixup import LabelMixUp, ManifoldMixUp, Mix, MixUp
-from longtail.augment.synonyms import Synonyms, nearest
-from longtail.errors import DataError, SettingError
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.values import LabelGraph, labels_from_rows
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import LabelGraph, labels_from_rows
+from longtail.data.augment.draws import uniforms
+from longtail.data.augment.labelmix import WHETHER, WHICH, LabelMix, pick_labels
+from longtail.data.augment.mixup import LabelMixUp, ManifoldMixUp, Mix, MixUp
+from longtail.data.augment.synonyms import Synonyms, nearest
+from longtail.data.graph.cooccurrence import cooccurrence
 
 N_LABELS = 5
 LABELS = Texts.of(["apple", "juice", "pear", "press", "jam"])
@@ -261,8 +261,8 @@ def test_nearest_in_blocks_equals_the_plain_search(seed: int, n: int, k: int) ->
     vectors = np.random.default_rng(seed).integers(-2, 3, (n, 2)).astype(np.float32)  # many ties
     queries = np.arange(n)[::2]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longtail.augment.synonyms.WORDS_AT_ONCE", 3)
-        patch.setattr("longtail.augment.synonyms.CANDIDATES_AT_ONCE", 7)
+        patch.setattr("longtail.data.augment.synonyms.WORDS_AT_ONCE", 3)
+        patch.setattr("longtail.data.augment.synonyms.CANDIDATES_AT_ONCE", 7)
         ids, scores = nearest(vectors, queries, k)
     for query, found, cosines in zip(queries, ids.tolist(), scores.tolist(), strict=True):
         products = vectors @ vectors[query]

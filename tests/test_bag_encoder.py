@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtail.encode import bag
-from longtail.encode import table as module
-from longtail.encode.bag import Bag, BagEncoder, ResidualBlock
-from longtail.encode.batch import TokenBatch
-from longtail.encode.spectral import SpectralLinear
-from longtail.encode.table import weighted_sum
-from longtail.errors import SettingError
-from longtail.kernels.bags import few_bags
+from longtail.core.errors import SettingError
+from longtail.core.kernels.bags import few_bags
+from longtail.models.encoders import bag
+from longtail.models.encoders import table as module
+from longtail.models.encoders.bag import Bag, BagEncoder, ResidualBlock
+from longtail.models.encoders.spectral import SpectralLinear
+from longtail.models.ragged import TokenBatch
+from longtail.models.table import weighted_sum
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 

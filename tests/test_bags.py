@@ -15,15 +15,15 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longtail.encode.batch import RaggedRows, TokenBatch, distinct_ids, row_of_each
-from longtail.encode.bits import numbers_of
-from longtail.encode.dropout import Dropout
-from longtail.encode.table import EveryRow, Table, weighted_sum
-from longtail.errors import SettingError
-from longtail.kernels.adam import adam_rows
-from longtail.kernels.bags import weighted_sums, weighted_sums_gradient
-from longtail.kernels.dropout import BLOCK, LEVELS, RUN, drop
-from longtail.kernels.splitmix import STEP, mix
+from longtail.core.errors import SettingError
+from longtail.core.kernels.adam import adam_rows
+from longtail.core.kernels.bags import weighted_sums, weighted_sums_gradient
+from longtail.core.kernels.dropout import BLOCK, LEVELS, RUN, drop
+from longtail.core.kernels.splitmix import STEP, mix
+from longtail.models.bits import numbers_of
+from longtail.models.encoders.dropout import Dropout
+from longtail.models.ragged import RaggedRows, TokenBatch, distinct_ids, row_of_each
+from longtail.models.table import EveryRow, Table, weighted_sum
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 

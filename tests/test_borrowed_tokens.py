@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.errors import DataError, MissingExtra, SettingError
+from longtail.core.errors import DataError, MissingExtra, SettingError
 from longtail.tokens import folder as folders
 from longtail.tokens import tokenizer as blocks_of
-from longtail.tokens.borrowed import Borrowed
 from longtail.tokens.cache import cached_rows
 from longtail.tokens.folder import model_folder
 from longtail.tokens.load import load_tokenizer
+from longtail.tokens.pretrained import Borrowed
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.tokens.words import Words

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtail.calibration import LEAST_SLOPE, Reals, chances_of, fitted
+from longtail.inference.calibration import LEAST_SLOPE, Reals, chances_of, fitted
 
 
 def cost(scores: Reals, right: np.ndarray, slope: float, offset: float) -> float:  # type: ignore[type-arg]

@@ -11,8 +11,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from longtail.errors import DataError, SettingError
-from longtail.train.checkpoint import (
+from longtail.core.errors import DataError, SettingError
+from longtail.training.checkpoint import (
     NOTES,
     TENSORS,
     Saved,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import longtail
 from longtail import Dataset, Predictions, Split, Texts
-from longtail.augment.choose import CANDIDATES, CRITERIA, VALIDATION_SHARE, Choice, choose, no_augmentation, validation_split
-from longtail.augment.gandalf import Gandalf
-from longtail.augment.rows import Augmented
-from longtail.errors import DataError, SettingError
-from longtail.values import labels_from_rows
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import labels_from_rows
+from longtail.data.augment.choose import CANDIDATES, CRITERIA, VALIDATION_SHARE, Choice, choose, no_augmentation, validation_split
+from longtail.data.augment.gandalf import Gandalf
+from longtail.data.augment.rows import Augmented
 
 Table = dict[str, dict[str, float]]
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "140"}
-    command = [sys.executable, "-m", "longtail.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "longtail.cli.main", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
@@ -209,7 +209,7 @@ def test_augment_and_graph_say_what_cannot_be(xc_folder: Path, tmp_path: Path) -
 
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "longtail.cli", "data", "synth", "--like", "LF-AmazonTitles-1.3M", "--out", str(tmp_path / "big")]
+    command = [sys.executable, "-m", "longtail.cli.main", "data", "synth", "--like", "LF-AmazonTitles-1.3M", "--out", str(tmp_path / "big")]
 
     def hears_interrupts() -> None:  # a shell makes deaf to them what it starts in the background, and all that this starts
         signal.signal(signal.SIGINT, signal.SIG_DFL)

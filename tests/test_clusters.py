@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from longtail import Dataset
-from longtail.errors import DataError, SettingError
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.graph.walks import walk
-from longtail.metrics import lost_information
-from longtail.shortlist import clusters as module
-from longtail.shortlist.clusters import Clusters, balanced_clusters, cluster_labels, label_centroids, smooth
-from longtail.values import labels_from_rows
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import labels_from_rows
+from longtail.data.graph.cooccurrence import cooccurrence
+from longtail.data.graph.walks import walk
+from longtail.evaluation.metrics import lost_information
+from longtail.training.negatives import clusters as module
+from longtail.training.negatives.clusters import Clusters, balanced_clusters, cluster_labels, label_centroids, smooth
 from tests.naive_graph import MASK, STEP, mix
 from tests.test_cooccurrence import long_tailed
 

@@ -18,23 +18,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail import XMC, Dataset
-from longtail.compare import cells as kept_cells
-from longtail.compare.cells import Cell, Row, read_cells, run_plans
-from longtail.compare.figures import bins_grid, clusters_grid, components_grid, curves_grid, predictions_grid
-from longtail.compare.grids import Entry, Grid
-from longtail.compare.layout import LEVEL, level_with_best, metrics_grid, save_grid
-from longtail.compare.peers.run import PeerRun
-from longtail.compare.plans import METRICS, Plan, grid, read_table
-from longtail.compare.tables import filled
-from longtail.errors import DataError, LongtailError, SettingError, UnknownName
+from longtail.core.errors import DataError, LongtailError, SettingError, UnknownName
+from longtail.core.registry import tables
+from longtail.core.values import Predictions
 from longtail.estimator import named_augmentation
-from longtail.evaluation import compare, evaluate
-from longtail.metrics import lost_information
-from longtail.names import tables
-from longtail.predictions import drop_filtered
-from longtail.recipe import read_recipe
-from longtail.train.watch import Watch
-from longtail.values import Predictions
+from longtail.evaluation.evaluate import compare, evaluate
+from longtail.evaluation.metrics import lost_information
+from longtail.evaluation.predictions import drop_filtered
+from longtail.experiments.compare import cells as kept_cells
+from longtail.experiments.compare.cells import Cell, Row, read_cells, run_plans
+from longtail.experiments.compare.figures import bins_grid, clusters_grid, components_grid, curves_grid, predictions_grid
+from longtail.experiments.compare.grids import Entry, Grid
+from longtail.experiments.compare.layout import LEVEL, level_with_best, metrics_grid, save_grid
+from longtail.experiments.compare.peers.run import PeerRun
+from longtail.experiments.compare.plans import METRICS, Plan, grid, read_table
+from longtail.experiments.compare.tables import filled
+from longtail.recipes.recipe import read_recipe
+from longtail.training.monitor import Watch
 from tests.spelled import Command, spelled_out, write_table
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
@@ -180,7 +180,7 @@ def test_a_cell_that_is_trained_is_kept_before_ctrl_c_is_heard(
         return real(model, *arguments)
 
     real, before = XMC.predict_test, signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("longtail.train.watch.SOON", 0)
+    monkeypatch.setattr("longtail.training.monitor.SOON", 0)
     for times, kept in ((1, [".json", ".npz"]), (2, [".checkpoint"])):
         monkeypatch.setattr(XMC, "predict_test", lambda model, *arguments, times=times: predict_test(model, *arguments, times=times))
         with pytest.raises(KeyboardInterrupt):

@@ -11,19 +11,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from longtail.classify.vectors import LabelVectors
-from longtail.encode.bag import Bag
-from longtail.encode.batch import RaggedRows, TokenBatch
-from longtail.encode.table import Table
-from longtail.errors import SettingError
-from longtail.network import Network
-from longtail.shortlist.search import near_and_wrong
-from longtail.train.contrast import Picked
-from longtail.train.course import Course
-from longtail.train.loop import Rows, order_of
-from longtail.train.objectives import EveryLabel, Step
-from longtail.train.optimizer import Adam
-from longtail.train.stages import Contrast, Stage
+from longtail.core.errors import SettingError
+from longtail.inference.search.clusters import near_and_wrong
+from longtail.models.encoders.bag import Bag
+from longtail.models.label_vectors.vectors import LabelVectors
+from longtail.models.network import Network
+from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.models.table import Table
+from longtail.training.contrast import Picked
+from longtail.training.loop import Rows, order_of
+from longtail.training.objectives import EveryLabel, Step
+from longtail.training.optimizer import Adam
+from longtail.training.stages import Contrast, Stage
+from longtail.training.trainer import Course
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.values import Dataset, Split, Texts, labels_from_rows
 from longtail.data.convert import convert, writable
 from longtail.data.files import new_folder
 from longtail.data.formats.base import Format, ReadOptions
@@ -21,8 +23,6 @@ from longtail.data.formats.sparse import XCSparse
 from longtail.data.formats.xc import XCRaw
 from longtail.data.lists import from_lists
 from longtail.data.read import read, recognise
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.values import Dataset, Split, Texts, labels_from_rows
 
 FORMS: dict[str, type[Format]] = {"xc": XCRaw, "sparse": XCSparse, "parquet": ParquetTable, "pecos": Pecos, "fasttext": FastText}
 HOLDS_RELEVANCE = {"xc", "sparse", "parquet", "pecos"}

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from longtail.errors import SettingError
-from longtail.graph import cooccurrence as module
-from longtail.graph import rows as rows_module
-from longtail.graph.cooccurrence import cooccurrence, symmetric_cooccurrence
-from longtail.graph.rows import Rows, blocks_of_equal_work, rows_of_labels
-from longtail.kernels.cooccurrence import least_counts, sort_distinct
-from longtail.values import labels_from_rows
+from longtail.core.errors import SettingError
+from longtail.core.kernels.cooccurrence import least_counts, sort_distinct
+from longtail.core.values import labels_from_rows
+from longtail.data.graph import cooccurrence as module
+from longtail.data.graph import rows as rows_module
+from longtail.data.graph.cooccurrence import cooccurrence, symmetric_cooccurrence
+from longtail.data.graph.rows import Rows, blocks_of_equal_work, rows_of_labels
 from tests import naive_graph
 
 

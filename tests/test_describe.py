@@ -11,7 +11,7 @@ import pytest
 
 from longtail import Dataset, Texts, describe
 from longtail.data.zipf import save_zipf, sparkline
-from longtail.tables import description_table, to_text
+from longtail.evaluation.tables import description_table, to_text
 from tests.conftest import dataset
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import longtail
-from longtail import names
+from longtail.core import registry
 from longtail.data.formats.table import LABEL_NAMES, TEXT_NAMES
 from longtail.data.synth import SHAPES
-from longtail.evaluation import CONSTANTS, OTHER_CONSTANTS
+from longtail.evaluation.evaluate import CONSTANTS, OTHER_CONSTANTS
 from tests.examples import ROOT, examples, run_page
 
 PAGES = (
@@ -53,7 +53,7 @@ def every_command() -> list[tuple[str, list[str]]]:
     """Each command with its options, as the command line itself tells them."""
     from typer.main import get_command
 
-    from longtail.cli import app
+    from longtail.cli.main import app
 
     found = []
     todo = [("longtail", get_command(app))]
@@ -82,10 +82,10 @@ def test_python_page_has_every_public_name() -> None:
 
 
 def test_pages_name_every_format_shape_and_constant() -> None:
-    for name in names.FORMATS:
+    for name in registry.FORMATS:
         assert f"| `{name}` |" in page("reading")
     for kind in ("graphs", "augmentations"):
-        for name, what in names.describe_names(kind):
+        for name, what in registry.describe_names(kind):
             assert f"{name:<28}{what}\n" in page("commands")
     for name, shape in SHAPES.items():
         row = f"| {name} | {shape.train:,} | {shape.test:,} | {shape.labels:,} | {shape.labels_per_point:g} |"

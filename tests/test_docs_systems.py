@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from longtail.names import recipes
-from longtail.recipe import read_recipe
+from longtail.core.registry import recipes
+from longtail.recipes.recipe import read_recipe
 from tests.examples import ROOT, run_page
 
 FOLDER = ROOT / "docs" / "systems"

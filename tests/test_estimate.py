@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, identity
 
 from longtail import Dataset, Split, Texts
-from longtail.augment import estimate as module
-from longtail.augment.estimate import LEAST_PAIRS, Estimate, estimate, pairs_of
-from longtail.augment.gandalf import LABEL_MARK, Gandalf
-from longtail.augment.targets import label_targets
+from longtail.core.errors import SettingError
+from longtail.core.values import labels_from_rows
+from longtail.data.augment import estimate as module
+from longtail.data.augment.estimate import LEAST_PAIRS, Estimate, estimate, pairs_of
+from longtail.data.augment.gandalf import LABEL_MARK, Gandalf
+from longtail.data.augment.targets import label_targets
+from longtail.data.graph.cooccurrence import cooccurrence
 from longtail.data.synth import Shape, synth
 from longtail.data.twins import carries, find_twins
-from longtail.errors import SettingError
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.values import labels_from_rows
 
 Met = Callable[[int, int], float]
 
@@ -311,7 +311,7 @@ def test_the_settings_that_do_not_fit_are_refused() -> None:
     graph = cooccurrence(train.labels, 0.1)
     with pytest.raises(SettingError, match="targets='calibrated' came with a graph of kind 'walk'; wanted 'cooccurrence'"):
         Gandalf(targets="calibrated").augment(train, Texts.of(["a", "b"]), replace(graph, kind="walk"))
-    with pytest.raises(SettingError, match="targets='calibrated' came without an estimate; make one: longtail.augment.estimate"):
+    with pytest.raises(SettingError, match="targets='calibrated' came without an estimate; make one: longtail.data.augment.estimate"):
         label_targets("calibrated", graph, np.arange(2), 2)
 
 
@@ -319,7 +319,7 @@ def test_some_labels_stand_for_all_where_pairs_are_too_many(monkeypatch: pytest.
     data = synth(Shape(3000, 10, 900, 4.0))
     graph = cooccurrence(data.train.labels)
     whole = estimate(data.train, data.label_texts, graph)
-    monkeypatch.setattr("longtail.augment.estimate.MOST_HELD", graph.weights.nnz // 3)
+    monkeypatch.setattr("longtail.data.augment.estimate.MOST_HELD", graph.weights.nnz // 3)
     part = estimate(data.train, data.label_texts, graph)
     assert part.source == whole.source == "twins"
     assert part.n_pairs < whole.n_pairs / 2

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from longtail import Dataset, LongtailError, Predictions, Split, Texts, evaluate
-from longtail.evaluation import compare, propensity_constants
-from longtail.kernels.resample import weighted_sums
-from longtail.values import labels_from_rows
+from longtail.core.kernels.resample import weighted_sums
+from longtail.core.values import labels_from_rows
+from longtail.evaluation.evaluate import compare, propensity_constants
 
 
 def found(rows: list[list[int]]) -> Predictions:

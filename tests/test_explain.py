@@ -11,10 +11,10 @@ import torch
 from scipy.sparse import csr_matrix
 
 from longtail import XMC
-from longtail.encode.bag import BagEncoder
-from longtail.errors import SettingError
-from longtail.explain import strongest_way
-from longtail.store import ROWS
+from longtail.core.errors import SettingError
+from longtail.inference.explain import strongest_way
+from longtail.models.encoders.bag import BagEncoder
+from longtail.storage.model_folder import ROWS
 from tests.spelled import N_LABELS, label_names, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
 
@@ -94,8 +94,8 @@ def test_leaving_a_word_out_by_hand() -> None:
     vector = stored.rankers[0].vectors[4]
 
     def product(text: str) -> float:
-        from longtail.sides import rows_of
-        from longtail.values import Texts
+        from longtail.core.values import Texts
+        from longtail.inference.label_parts import rows_of
 
         return float(stored.rankers[0].encode(rows_of(stored.tokenizer, Texts.of([text]), torch.device("cpu")))[0] @ vector)
 

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from longtail import XMC
-from longtail.encode.batch import RaggedRows
-from longtail.errors import MissingExtra, SettingError, UnknownName
-from longtail.export import WAYS, export
-from longtail.newlabels import without_labels
-from longtail.store import Stored
+from longtail.core.errors import MissingExtra, SettingError, UnknownName
+from longtail.inference.new_labels import without_labels
+from longtail.models.ragged import RaggedRows
+from longtail.storage.export import WAYS, export
+from longtail.storage.model_folder import Stored
 from tests.pretrained import save_model, save_rules
 from tests.spelled import N_LABELS, label_names, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
@@ -161,7 +161,7 @@ def test_missing_extras(to: str, package: str, tmp_path: Path, monkeypatch: pyte
 
 def test_onnx_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "longtail.export._BagText.forward", lambda self, ids, weights, offsets: weights[:1, None] + self.table[: len(offsets) - 1]
+        "longtail.storage.export._BagText.forward", lambda self, ids, weights, offsets: weights[:1, None] + self.table[: len(offsets) - 1]
     )
     with pytest.raises(SettingError, match="onnxruntime and torch differ by .* in text.onnx; nothing was written"):
         export(stored_of("default"), "onnx", tmp_path / "out")

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 import longtail
-from longtail import progress
-from longtail.encode.batch import RaggedRows, joined
-from longtail.encode.transformer import Adapter, Transformer, TransformerEncoder
-from longtail.errors import SettingError
+from longtail.core import progress
+from longtail.core.errors import SettingError
+from longtail.core.values import Dataset
 from longtail.estimator import XMC
-from longtail.evaluation import evaluate
-from longtail.export import export
-from longtail.recipe import read_recipe
-from longtail.train import loop
-from longtail.values import Dataset
+from longtail.evaluation.evaluate import evaluate
+from longtail.models.encoders.transformer import Adapter, Transformer, TransformerEncoder
+from longtail.models.ragged import RaggedRows, joined
+from longtail.recipes.recipe import read_recipe
+from longtail.storage.export import export
+from longtail.training import loop
 from tests.pretrained import save_model, save_rules
 from tests.tensors import same_numbers as same_numbers
 

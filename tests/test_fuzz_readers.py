@@ -16,6 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
+from longtail.core.errors import DataError, LongtailError
+from longtail.core.kernels.sparse_text import scan_sparse_text, sparse_scratch
+from longtail.core.values import Dataset, Texts
 from longtail.data.filters import read_filter
 from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.formats.fasttext import FastText
@@ -27,9 +30,6 @@ from longtail.data.formats.table import Table
 from longtail.data.formats.xc import XCRaw
 from longtail.data.lists import from_lists
 from longtail.data.read import read
-from longtail.errors import DataError, LongtailError
-from longtail.kernels.sparse_text import scan_sparse_text, sparse_scratch
-from longtail.values import Dataset, Texts
 
 RAW = b'{"uid": "u", "title": "mario \\u00e9", "target_ind": [0, 2], "target_rel": [1.0, 0.5]}\n{"title": "", "target_ind": []}\n'
 LABELS = b'{"title": "a"}\n{"title": "b", "uid": "l"}\n{"title": "c"}\n'

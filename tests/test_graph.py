@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from longtail import Dataset, Texts
-from longtail.errors import DataError, SettingError
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.graph.inspect import GraphStats, find_label, graph_stats, nearest_texts, neighbours
-from longtail.graph.plot import save_neighbours
-from longtail.graph.store import load_graph, save_graph
-from longtail.graph.walks import walk
+from longtail.core.errors import DataError, SettingError
+from longtail.data.graph.cooccurrence import cooccurrence
+from longtail.data.graph.inspect import GraphStats, find_label, graph_stats, nearest_texts, neighbours
+from longtail.data.graph.plot import save_neighbours
+from longtail.data.graph.store import load_graph, save_graph
+from longtail.data.graph.walks import walk
 from tests import naive_graph
 from tests.conftest import dataset
 

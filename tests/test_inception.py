@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longtail.encode.batch import TokenBatch
-from longtail.encode.experts import ExpertsEncoder, InceptionExperts, Router
-from longtail.encode.inception import DimAttention, Inception, InceptionEncoder, Wide, WordAttention, length_for, padded
-from longtail.encode.spectral import SpectralLinear
-from longtail.errors import SettingError, UnknownName
+from longtail.core.errors import SettingError, UnknownName
+from longtail.models.encoders.experts import ExpertsEncoder, InceptionExperts, Router
+from longtail.models.encoders.inception import DimAttention, Inception, InceptionEncoder, Wide, WordAttention, length_for, padded
+from longtail.models.encoders.spectral import SpectralLinear
+from longtail.models.ragged import TokenBatch
 
 SMALL = {"dim": 80, "max_words": 6, "channels": 4}
 BOTH = pytest.mark.parametrize("kind", [Inception, InceptionExperts])

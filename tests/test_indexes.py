@@ -20,22 +20,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import longtail
-from longtail import XMC, all_labels
-from longtail.encode.batch import RaggedRows, TokenBatch
-from longtail.errors import DataError, MissingExtra, SettingError, UnknownName
-from longtail.indexing import fastest, index_model, index_table, near_labels, shortened
-from longtail.kernels.search import encode_bytes, scan_bits, scan_bytes, select
-from longtail.ranker import Ranker
-from longtail.search import exact, products
-from longtail.search.exact import Exact
-from longtail.search.folder import ABOUT, FILES, describe_index, open_index, replaced_folder
-from longtail.search.kinds import KINDS, kind_of
-from longtail.search.labels import Index, Labels
-from longtail.search.quantised import Bits, Bytes
-from longtail.search.tune import Tuned, recall_of, tune
-from longtail.store import INDEX, MODEL, load_model, save_model
-from longtail.tables import to_text
-from longtail.values import Texts
+from longtail import XMC
+from longtail.core.errors import DataError, MissingExtra, SettingError, UnknownName
+from longtail.core.kernels.search import encode_bytes, scan_bits, scan_bytes, select
+from longtail.core.values import Texts
+from longtail.evaluation.tables import to_text
+from longtail.inference.scorer import Ranker
+from longtail.inference.search import all_labels, exact, products
+from longtail.inference.search.exact import Exact
+from longtail.inference.search.kinds import KINDS, kind_of
+from longtail.inference.search.labels import Index, Labels
+from longtail.inference.search.quantised import Bits, Bytes
+from longtail.inference.search.tune import Tuned, recall_of, tune
+from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.storage.index_folder import ABOUT, FILES, describe_index, open_index, replaced_folder
+from longtail.storage.indexing import fastest, index_model, index_table, near_labels, shortened
+from longtail.storage.model_folder import INDEX, MODEL, load_model, save_model
 from tests.spelled import trained
 
 CPU = torch.device("cpu")

@@ -12,12 +12,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from longtail import losses
-from longtail.classify import candidates, fused
-from longtail.classify.best import best_places
-from longtail.classify.candidates import NOTHING, padded, pairs_are_quicker, scores_of, shortlist_bce, with_targets, with_targets_anywhere
-from longtail.classify.fused import ALL_LABELS, all_labels_bce, all_labels_softmax, matrix_type
-from longtail.encode.batch import TokenBatch
+from longtail.models.label_vectors import candidates, fused
+from longtail.models.losses import rowwise as losses
+from longtail.models.losses.all_labels import ALL_LABELS, all_labels_bce, all_labels_softmax, matrix_type
+from longtail.models.losses.candidates import (
+    NOTHING,
+    padded,
+    pairs_are_quicker,
+    scores_of,
+    shortlist_bce,
+    with_targets,
+    with_targets_anywhere,
+)
+from longtail.models.ragged import TokenBatch
+from longtail.models.top_k import best_places
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 

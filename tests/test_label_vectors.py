@@ -10,13 +10,13 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
-from longtail import network
-from longtail.classify import vectors
-from longtail.classify.mixtures import Attention, Gated, Only, Sum, mixture
-from longtail.classify.vectors import FIRST_BIAS, LabelSide, LabelVectors, graph_penalty
-from longtail.encode.table import Table, weighted_sum
-from longtail.errors import DataError, SettingError
-from longtail.network import Network
+from longtail.core.errors import DataError, SettingError
+from longtail.models import network
+from longtail.models.label_vectors import vectors
+from longtail.models.label_vectors.mixtures import Attention, Gated, Only, Sum, mixture
+from longtail.models.label_vectors.vectors import FIRST_BIAS, LabelSide, LabelVectors, graph_penalty
+from longtail.models.network import Network
+from longtail.models.table import Table, weighted_sum
 from tests.tensors import same_numbers as same_numbers
 
 CPU = torch.device("cpu")

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from longtail.errors import SettingError
-from longtail.losses import (
+from longtail.core.errors import SettingError
+from longtail.core.registry import LOSSES, load
+from longtail.models.losses.rowwise import (
     bce,
     decoupled_softmax,
     info_nce,
@@ -25,7 +26,6 @@ from longtail.losses import (
     sup_con,
     triplet,
 )
-from longtail.names import LOSSES, load
 from tests.tensors import same_numbers as same_numbers
 
 CONTRASTIVE = [name for name in LOSSES if name != "bce"]

@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from longtail import Dataset, Gandalf, LongtailError, Predictions, Texts, evaluate, names, read
-from longtail.augment.rows import Augmentation, to_dataset
+from longtail import Dataset, Gandalf, LongtailError, Predictions, Texts, evaluate, read
+from longtail.core import registry
+from longtail.data.augment.rows import Augmentation, to_dataset
 from longtail.data.convert import write
-from longtail.evaluation import original_rows
+from longtail.evaluation.evaluate import original_rows
 
 ALL_RIGHT = Predictions(np.array([[2, 0], [0, 3], [1, 2]], np.int32), np.ones((3, 2), np.float32))
 VECTORS = {"apple": [1.0, 0.0], "pear": [1.0, 0.1]}
 
 
-@pytest.mark.parametrize("name", names.AUGMENTATIONS)
+@pytest.mark.parametrize("name", registry.AUGMENTATIONS)
 def test_rows_of_every_augmentation_are_known_by_their_uids(name: str, shop: Dataset) -> None:
-    way = names.load("augmentations", name)
+    way = registry.load("augmentations", name)
     needed: dict[str, Any] = {"probability": 1.0, "vectors": VECTORS} if name == "synonyms" else {}
     made_by = way(**needed)
     if not isinstance(made_by, Augmentation):

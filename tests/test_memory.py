@@ -10,7 +10,7 @@ import pytest
 
 ROUNDS = """
 import ctypes, resource, sys
-from longtail.memory import freed_memory_kept
+from longtail.core.memory import freed_memory_kept
 
 library = ctypes.CDLL(None)
 library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from longtail import Predictions, metrics
-from longtail.frequency import equal_volume_bins
-from longtail.values import labels_from_rows
+from longtail import Predictions
+from longtail.core.values import labels_from_rows
+from longtail.evaluation import metrics
+from longtail.evaluation.frequency import equal_volume_bins
 from tests import naive
 
 KS = (1, 3, 5)

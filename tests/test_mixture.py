@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.mixture import RIDGE, Reals, fitted_weights
+from longtail.inference.stacking_weights import RIDGE, Reals, fitted_weights
 
 
 def cost(scores: Reals, right: np.ndarray, counted: np.ndarray, worth: Reals, weights: Reals) -> float:  # type: ignore[type-arg]

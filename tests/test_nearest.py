@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail import Dataset, LongtailError, nearest_text
-from longtail.kernels.nearest import keep_best
+from longtail.core.kernels.nearest import keep_best
 from tests.conftest import dataset
 
 

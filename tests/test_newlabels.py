@@ -16,11 +16,11 @@ import torch
 from scipy.sparse import csr_matrix
 
 from longtail import XMC, Dataset, Split, Texts
-from longtail.errors import DataError, SettingError
-from longtail.newlabels import FOLDER, Blend, Maker, _joined, _majority, append, entries, with_labels
-from longtail.shortlist.search import ClusterIndex
-from longtail.sides import heads_of
-from longtail.store import GRAPH, PARTS
+from longtail.core.errors import DataError, SettingError
+from longtail.inference.label_parts import heads_of
+from longtail.inference.new_labels import FOLDER, Blend, Maker, _joined, _majority, append, entries, with_labels
+from longtail.inference.search.clusters import ClusterIndex
+from longtail.storage.model_folder import GRAPH, PARTS
 from tests.spelled import N_LABELS, label_names, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
 
@@ -277,11 +277,13 @@ def test_killed_at_any_moment_the_folder_opens_with_all_that_was_acknowledged(
 
     with monkeypatch.context() as patched:
         if moment == "before writing":
-            patched.setattr("longtail.newlabels._sync", killed)
+            patched.setattr("longtail.inference.new_labels._sync", killed)
         elif moment == "while writing":
             patched.setattr("longtail.newlabels.json.dump", killed_in_writing)
         elif moment == "before it is on disk":
-            patched.setattr("longtail.newlabels.os.fsync", lambda handle: None if os.path.isdir(f"/proc/self/fd/{handle}") else killed())
+            patched.setattr(
+                "longtail.inference.new_labels.os.fsync", lambda handle: None if os.path.isdir(f"/proc/self/fd/{handle}") else killed()
+            )
         else:
             patched.setattr(Path, "rename", killed if moment == "before the rename" else renamed_and_killed)
         with pytest.raises(Killed):
@@ -308,7 +310,7 @@ def test_nothing_is_acknowledged_that_is_not_on_disk(folder: Path, monkeypatch: 
         done.append(f"-> {target.name}")
         return rename(self, target)
 
-    monkeypatch.setattr("longtail.newlabels.os.fsync", noted)
+    monkeypatch.setattr("longtail.inference.new_labels.os.fsync", noted)
     monkeypatch.setattr(Path, "rename", noted_rename)
     append(folder, 1, {"remove": [1]})
     assert done == ["model", ".000001.json.unfinished", "-> 000001.json", FOLDER]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from longtail.kernels.adam import adam_rows
-from longtail.train.optimizer import BETAS, EPSILON, Adam, adam_rows_anywhere, touched
-from longtail.train.schedules import SCHEDULES, WARM_UP, halved, linear, one_cycle
+from longtail.core.kernels.adam import adam_rows
+from longtail.training.optimizer import BETAS, EPSILON, Adam, adam_rows_anywhere, touched
+from longtail.training.schedules import SCHEDULES, WARM_UP, halved, linear, one_cycle
 from tests.tensors import same_numbers as same_numbers
 
 N, DIM = 7, 5

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import longtail
-from longtail import names
+from longtail.core import registry
 from longtail.data.formats.base import Format
 from tests.examples import run_python
 
@@ -32,9 +32,9 @@ def test_exported_names_exist_and_name_themselves() -> None:
 
 
 def test_every_registered_name_can_be_loaded() -> None:
-    for kind, table in names.KINDS.items():
+    for kind, table in registry.KINDS.items():
         for name, (_, what) in table.items():
-            loaded = names.load(kind, name)
+            loaded = registry.load(kind, name)
             assert callable(loaded) and what
             if kind == "augmentations":
                 assert is_dataclass(loaded)
@@ -86,7 +86,7 @@ def test_every_part_imports_only_from_parts_above_it() -> None:
 def test_help_answers_at_once() -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "longtail.cli", "--help"], check=True, capture_output=True, cwd=ROOT, env=environment)
+    subprocess.run([sys.executable, "-m", "longtail.cli.main", "--help"], check=True, capture_output=True, cwd=ROOT, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 0.4
 
@@ -105,7 +105,7 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_readme_commands_exist() -> None:
     from typer.main import get_command
 
-    from longtail.cli import app
+    from longtail.cli.main import app
 
     command = get_command(app)
     assert hasattr(command, "commands")

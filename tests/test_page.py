@@ -219,7 +219,7 @@ def test_errors_and_keys_are_told(page: Any) -> None:
 
 
 def test_label_texts_are_no_markup(page: Any) -> None:
-    from longtail.values import Texts
+    from longtail.core.values import Texts
 
     models, made = fakes()
     made["one"].stored.label_texts = Texts.of(["<img src=x onerror=alert(1)>", "<b>b</b>", "c", "d", "e"])

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, load_npz
 
 from longtail import Dataset, Split
-from longtail.augment.gandalf import Gandalf
-from longtail.compare.peers import install
-from longtail.compare.peers.rows import write_rows
-from longtail.compare.peers.run import PeerFailed, PeerRun, parsed_settings, run_peer
-from longtail.compare.peers.table import PEERS, SCRIPTS, Environment, Peer, named_peer
-from longtail.errors import DataError, SettingError
-from longtail.values import labels_from_rows
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import labels_from_rows
+from longtail.data.augment.gandalf import Gandalf
+from longtail.experiments.compare.peers import install
+from longtail.experiments.compare.peers.rows import write_rows
+from longtail.experiments.compare.peers.run import PeerFailed, PeerRun, parsed_settings, run_peer
+from longtail.experiments.compare.peers.table import PEERS, SCRIPTS, Environment, Peer, named_peer
 from tests.conftest import dataset
 
 WANTED = "pecos parabel bonsai plt ovr fasttext bm25 tfidf-knn minilm-zero-shot minilm-fine-tuned libmultilabel".split()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from longtail.encode.batch import TokenBatch
-from longtail.train import objectives
-from longtail.train.objectives import SharedPool, Step
+from longtail.models.ragged import TokenBatch
+from longtail.training import objectives
+from longtail.training.objectives import SharedPool, Step
 from tests.tensors import ragged
 
 N_LABELS = 6
@@ -70,7 +70,7 @@ def test_of_many_labels_a_part_is_searched(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 SHAPES = """
-import longtail.network, torch
+import longtail.models.network, torch
 def held(): return int(open("/proc/self/statm").read().split()[1]) * 4096
 few = torch.randn(256, 256).bfloat16()
 for n in range(300):

@@ -18,18 +18,20 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
-from longtail import XMC, Texts, all_labels, names
-from longtail import ranker as ranking
-from longtail.classify import candidates
-from longtail.encode.batch import RaggedRows, TokenBatch
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.kernels.voices import best_named, best_sums, each_once, scores_at
-from longtail.predict import Voice, predict
-from longtail.ranker import Ranker
-from longtail.shortlist import search
-from longtail.shortlist.search import ClusterIndex, Neighbours
+from longtail import XMC, Texts
+from longtail.core import registry
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.kernels.voices import best_named, best_sums, each_once, scores_at
+from longtail.inference import scorer as ranking
+from longtail.inference.ensemble import Voice, predict
+from longtail.inference.scorer import Ranker
+from longtail.inference.search import all_labels
+from longtail.inference.search.clusters import ClusterIndex, Neighbours
+from longtail.models.label_vectors import candidates
+from longtail.models.ragged import RaggedRows, TokenBatch
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.tokens.words import Words
+from longtail.training.negatives import search
 from tests.spelled import N_LABELS, Command, small_model, spelled_out, trained
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
@@ -368,7 +370,7 @@ def test_many_texts_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.ids.tolist() == whole.ids.tolist() and parts.scores.tolist() == whole.scores.tolist()
 
 
-@pytest.mark.parametrize("recipe", names.recipes())
+@pytest.mark.parametrize("recipe", registry.recipes())
 def test_what_every_model_answers(recipe: str) -> None:
     model = trained(recipe)
     label = (spelled_out().label_texts or Texts.of([]))[4]

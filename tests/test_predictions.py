@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from longtail import LongtailError, Predictions, read_predictions
-from longtail.predictions import drop_filtered, most_filtered, write_predictions
+from longtail.evaluation.predictions import drop_filtered, most_filtered, write_predictions
 
 FOUND = Predictions(np.array([[4, 2, 0], [1, -1, -1]], np.int32), np.array([[0.9, 0.5, 1e-7], [0.25, -np.inf, -np.inf]], np.float32))
 

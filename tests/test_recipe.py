@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from longtail import names
-from longtail.encode.bag import Bag
-from longtail.encode.inception import Inception
-from longtail.errors import LongtailError, SettingError, UnknownName
-from longtail.recipe import Recipe, make_recipe, read_recipe
+from longtail.core import registry
+from longtail.core.errors import LongtailError, SettingError, UnknownName
+from longtail.models.encoders.bag import Bag
+from longtail.models.encoders.inception import Inception
+from longtail.recipes.recipe import Recipe, make_recipe, read_recipe
 from longtail.tokens.words import Words
 
 STAGES = [{"epochs": 1}]
@@ -33,7 +33,7 @@ def refused_words(told: str, name: str, *words: str) -> None:
         read_recipe(name, words)
 
 
-@pytest.mark.parametrize("name", names.recipes())
+@pytest.mark.parametrize("name", registry.recipes())
 def test_recipes_that_come_with_longtail(name: str) -> None:
     found = read_recipe(name)
     assert found.name == name and found.about
@@ -42,8 +42,8 @@ def test_recipes_that_come_with_longtail(name: str) -> None:
 
 def test_defaults() -> None:
     found = recipe()
-    assert found.tokens == names.load("tokens", next(iter(names.TOKENS)))()
-    assert found.encoder == names.load("encoders", next(iter(names.ENCODERS)))()
+    assert found.tokens == registry.load("tokens", next(iter(registry.TOKENS)))()
+    assert found.encoder == registry.load("encoders", next(iter(registry.ENCODERS)))()
     assert (found.ensemble, found.validation, found.patience, found.vectors, found.graph) == (1, 0.0, 0, None, None)
 
 

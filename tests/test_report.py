@@ -17,21 +17,21 @@ import pytest
 from typer.testing import CliRunner
 
 from longtail import Dataset
-from longtail.cli_report import report_app
-from longtail.compare.cells import Cell, read_cells
-from longtail.errors import DataError, LongtailError, MissingExtra, SettingError
-from longtail.evaluation import evaluate
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.predictions import write_predictions
-from longtail.report.drawing import _covered
-from longtail.report.judged import Answers, answers_of
-from longtail.report.neighbourhoods import best_and_plain, chosen_labels, neighbourhoods
-from longtail.report.queries import chosen_texts, embedded, wins
-from longtail.report.rows import metrics_of, rows_of
-from longtail.report.small_multiples import bin_values, curves_of, frequency_bins, loss_curves, validation_curves
-from longtail.report.table import results_table
-from longtail.report.write import write_report
-from longtail.values import Predictions
+from longtail.cli.report import report_app
+from longtail.core.errors import DataError, LongtailError, MissingExtra, SettingError
+from longtail.core.values import Predictions
+from longtail.data.graph.cooccurrence import cooccurrence
+from longtail.evaluation.evaluate import evaluate
+from longtail.evaluation.predictions import write_predictions
+from longtail.experiments.compare.cells import Cell, read_cells
+from longtail.experiments.report.drawing import _covered
+from longtail.experiments.report.judged import Answers, answers_of
+from longtail.experiments.report.neighbourhoods import best_and_plain, chosen_labels, neighbourhoods
+from longtail.experiments.report.queries import chosen_texts, embedded, wins
+from longtail.experiments.report.rows import metrics_of, rows_of
+from longtail.experiments.report.small_multiples import bin_values, curves_of, frequency_bins, loss_curves, validation_curves
+from longtail.experiments.report.table import results_table
+from longtail.experiments.report.write import write_report
 from tests.conftest import dataset
 
 pytest.importorskip("matplotlib")
@@ -253,7 +253,7 @@ def test_texts_are_chosen_by_difference_both_ways(answers: list[Answers]) -> Non
 
 def test_embedded_texts_stay_small(answers: list[Answers], data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = len(embedded(answers, data))
-    monkeypatch.setattr("longtail.report.queries.MOST_LETTERS", whole - 1)
+    monkeypatch.setattr("longtail.experiments.report.queries.MOST_LETTERS", whole - 1)
     assert len(embedded(answers, data)) < whole and len(json.loads(embedded(answers, data))["texts"]) == 3
 
 

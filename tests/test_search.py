@@ -11,8 +11,18 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from longtail.shortlist import search
-from longtail.shortlist.search import NOTHING, ClusterIndex, Neighbours, added_up, beam, best, labels_of, member_table, nearest_labels
+from longtail.inference.search.clusters import (
+    NOTHING,
+    ClusterIndex,
+    Neighbours,
+    added_up,
+    beam,
+    best,
+    labels_of,
+    member_table,
+    nearest_labels,
+)
+from longtail.training.negatives import search
 from tests.tensors import same_numbers as same_numbers
 
 CPU = torch.device("cpu")

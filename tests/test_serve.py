@@ -27,15 +27,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import longtail
-from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.explain import Explanation, Part, Row, Step, Token
+from longtail.core.errors import DataError, MissingExtra, SettingError
+from longtail.core.values import LabelGraph, Predictions, Texts
+from longtail.inference.explain import Explanation, Part, Row, Step, Token
 from longtail.serve.app import create_app
 from longtail.serve.batching import Batcher, Question
 from longtail.serve.labels import TextSearch, neighbourhood
 from longtail.serve.limits import Keys, Limits, Refused, check_texts
 from longtail.serve.models import Models, named_folders
 from longtail.serve.run import serve
-from longtail.values import LabelGraph, Predictions, Texts
 from tests.spelled import trained
 
 ROOT = Path(__file__).parent.parent

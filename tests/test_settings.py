@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from longtail.augment.gandalf import Gandalf
-from longtail.augment.labelmix import LabelMix
-from longtail.augment.synonyms import Synonyms
+from longtail.core.errors import DataError, SettingError
+from longtail.core.settings import build
+from longtail.data.augment.gandalf import Gandalf
+from longtail.data.augment.labelmix import LabelMix
+from longtail.data.augment.synonyms import Synonyms
 from longtail.data.vectors import read_vectors
-from longtail.errors import DataError, SettingError
-from longtail.settings import build
 from tests.pretrained import save_model, save_rules
 
 

@@ -16,6 +16,8 @@ import pytest
 import longtail.data.sources.building as building
 import longtail.data.sources.debian as debian_module
 import longtail.data.sources.manual_pages as manual_pages
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.values import Dataset, Split
 from longtail.data.filters import find_leaks
 from longtail.data.sources.building import Item, build
 from longtail.data.sources.debian import asked_for, debian, related
@@ -23,8 +25,6 @@ from longtail.data.sources.man import man
 from longtail.data.sources.packages import Package, read_packages
 from longtail.data.sources.roff import parse_page, plain
 from longtail.data.sources.wordnet import wordnet
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.values import Dataset, Split
 
 
 def links(data: Dataset, split: Split) -> dict[str, set[str]]:

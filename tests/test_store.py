@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import longtail
-from longtail import XMC, names
-from longtail.errors import DataError, LongtailError
-from longtail.store import CARD, FORMAT, GRAPH, HISTORY, LABELS, MODEL, PARTS, TOKENIZER, WEIGHTS
+from longtail import XMC
+from longtail.core import registry
+from longtail.core.errors import DataError, LongtailError
+from longtail.storage.model_folder import CARD, FORMAT, GRAPH, HISTORY, LABELS, MODEL, PARTS, TOKENIZER, WEIGHTS
 from tests.spelled import N_LABELS, Command, small_model, spelled_out, trained
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
@@ -28,7 +29,7 @@ TEXTS = ["morv nalk bush ment", "", "unknownword", "日本 🍐"]
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of all recipes."""
     place = tmp_path_factory.mktemp("models")
-    for recipe in names.recipes():
+    for recipe in registry.recipes():
         trained(recipe).save(place / recipe)
     return place
 
@@ -39,7 +40,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved / "eclare", tmp_path / "model"))
 
 
-@pytest.mark.parametrize("recipe", names.recipes())
+@pytest.mark.parametrize("recipe", registry.recipes())
 def test_what_was_saved_answers_the_same(recipe: str, saved: Path) -> None:
     data = spelled_out()
     assert data.test.texts is not None
@@ -56,7 +57,7 @@ def test_what_was_saved_answers_the_same(recipe: str, saved: Path) -> None:
 
 def test_saved_again_it_is_the_same_folder(saved: Path, tmp_path: Path) -> None:
     """What was loaded can be saved; only what is not needed to predict is gone."""
-    for recipe in names.recipes():
+    for recipe in registry.recipes():
         longtail.load(saved / recipe).save(tmp_path / recipe)
         left = {path.name for path in (saved / recipe).iterdir()}
         assert {path.name for path in (tmp_path / recipe).iterdir()} == left - {PARTS}

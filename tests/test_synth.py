@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import longtail.data.synth as synth_module
+from longtail.core.errors import SettingError, UnknownName
+from longtail.core.values import Dataset, Split, Texts
 from longtail.data.catalogue import (
     COLOURS,
     DEPARTMENTS,
@@ -34,8 +36,6 @@ from longtail.data.describe import describe
 from longtail.data.filters import apply_protocol, find_leaks
 from longtail.data.read import read
 from longtail.data.synth import SHAPES, Shape, shape_like, shape_of, synth, write_synth
-from longtail.errors import SettingError, UnknownName
-from longtail.values import Dataset, Split, Texts
 
 MIDDLE = Shape(train=6000, test=1500, labels=2500, labels_per_point=2.29)
 

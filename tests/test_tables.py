@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError, MissingExtra, SettingError
+from longtail.core.values import Dataset, Split
 from longtail.data.lists import from_lists
 from longtail.data.read import read
-from longtail.errors import DataError, MissingExtra, SettingError
-from longtail.values import Dataset, Split
 
 
 def rows(split: Split) -> list[list[int]]:

@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from tokenizers import models
 
-from longtail.errors import DataError, SettingError
-from longtail.kernels.tokens import PIECE_KINDS, WORD_KINDS, unit_weights
+from longtail.core.errors import DataError, SettingError
+from longtail.core.kernels.tokens import PIECE_KINDS, WORD_KINDS, unit_weights
+from longtail.core.values import Texts
 from longtail.tokens import tokenizer as module
 from longtail.tokens import wordpiece
 from longtail.tokens.both import WordsAndPieces
 from longtail.tokens.cache import cached_rows
 from longtail.tokens.load import load_tokenizer
 from longtail.tokens.pairs import PairCounts
-from longtail.tokens.pretrained import pretrained_vectors
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.table import WordTable, filled_slots
 from longtail.tokens.tokenizer import Settings, Tokenizer
+from longtail.tokens.word_vectors import pretrained_vectors
 from longtail.tokens.wordpiece import WordPiece
 from longtail.tokens.words import WORD, Words
-from longtail.values import Texts
 
 # few different words, so that they come again; capitals, blanks, marks, control characters and letters of all widths between them
 odd = st.sampled_from(

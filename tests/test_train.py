@@ -13,23 +13,25 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from longtail import XMC, Dataset, LongtailError, Split, Texts, names, weighing
-from longtail.augment.choose import validation_split
-from longtail.augment.gandalf import Gandalf
-from longtail.encode.batch import TokenBatch
-from longtail.errors import DataError, SettingError
+from longtail import XMC, Dataset, LongtailError, Split, Texts
+from longtail.core import registry
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import labels_from_rows
+from longtail.data.augment.choose import validation_split
+from longtail.data.augment.gandalf import Gandalf
 from longtail.estimator import named_augmentation
-from longtail.network import Network
-from longtail.recipe import Recipe, make_recipe, read_recipe
-from longtail.store import _packed
+from longtail.inference import stacking as weighing
+from longtail.models.network import Network
+from longtail.models.ragged import TokenBatch
+from longtail.recipes.recipe import Recipe, make_recipe, read_recipe
+from longtail.storage.model_folder import _packed
 from longtail.tokens.tokenizer import Tokenizer
-from longtail.train import checkpoint
-from longtail.train.course import Course
-from longtail.train.loop import Position, Rows, backward
-from longtail.train.objectives import FEWEST_NUMBERS, EveryLabel, Objective, Step
-from longtail.train.optimizer import Adam
-from longtail.train.watch import Watch, device_for
-from longtail.values import labels_from_rows
+from longtail.training import checkpoint
+from longtail.training.loop import Position, Rows, backward
+from longtail.training.monitor import Watch, device_for
+from longtail.training.objectives import FEWEST_NUMBERS, EveryLabel, Objective, Step
+from longtail.training.optimizer import Adam
+from longtail.training.trainer import Course
 from tests.conftest import dataset
 from tests.spelled import N_LABELS, SMALL, share_found, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
@@ -47,10 +49,10 @@ def data() -> Dataset:
 
 
 def test_there_are_small_settings_for_every_recipe() -> None:
-    assert set(SMALL) == set(names.recipes())
+    assert set(SMALL) == set(registry.recipes())
 
 
-@pytest.mark.parametrize("recipe", names.recipes())
+@pytest.mark.parametrize("recipe", registry.recipes())
 def test_every_recipe_finds_the_labels_a_text_spells_out(recipe: str, data: Dataset) -> None:
     assert data.test.texts is not None
     assert share_found(trained(recipe).predict(data.test.texts, k=2), data) > 0.93
@@ -60,8 +62,8 @@ A_TRANSFORMER = {"model": "none", "hidden": 48, "layers": 1, "heads": 2}
 NO_FOLDER = {"words", "wordpiece", "words+pieces"}  # kinds of tokens that are learnt from the texts
 
 
-@pytest.mark.parametrize("tokens", [kind for kind in names.TOKENS if kind in NO_FOLDER])
-@pytest.mark.parametrize("encoder", names.ENCODERS)
+@pytest.mark.parametrize("tokens", [kind for kind in registry.TOKENS if kind in NO_FOLDER])
+@pytest.mark.parametrize("encoder", registry.ENCODERS)
 def test_every_encoder_learns_from_every_kind_of_tokens(encoder: str, tokens: str, data: Dataset) -> None:
     tables = {
         "tokens": {"kind": tokens},
@@ -74,7 +76,7 @@ def test_every_encoder_learns_from_every_kind_of_tokens(encoder: str, tokens: st
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.93
 
 
-@pytest.mark.parametrize("augment", [*names.AUGMENTATIONS, "adaptive"])
+@pytest.mark.parametrize("augment", [*registry.AUGMENTATIONS, "adaptive"])
 def test_every_augmentation_that_makes_rows_can_be_trained_with(augment: str, data: Dataset, tmp_path: Path) -> None:
     typed = augment
     if augment == "synonyms":
@@ -368,7 +370,7 @@ def test_stopped_behind_the_last_step_no_training_is_lost(
 def test_seconds_of_a_run_that_was_stopped_count(data: Dataset, tmp_path: Path, stopper: Stopper, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that every step turns by a hundred seconds."""
     clock = [0.0]
-    monkeypatch.setattr("longtail.train.watch.time.monotonic", lambda: clock[0] + 0.001 * next(ticks))
+    monkeypatch.setattr("longtail.training.monitor.time.monotonic", lambda: clock[0] + 0.001 * next(ticks))
     ticks = itertools.count()
     real = Watch.stepped
 
@@ -598,7 +600,7 @@ def test_one_label() -> None:
         small_model("decaf", *FEW_STEPS, "labels_each=1").fit(one)
 
 
-@pytest.mark.parametrize("recipe", names.recipes())
+@pytest.mark.parametrize("recipe", registry.recipes())
 def test_rows_without_labels_and_texts_without_words(recipe: str, data: Dataset) -> None:
     """They may stand among the others: nothing breaks, and every text has an answer."""
     assert data.train.texts is not None
@@ -617,13 +619,13 @@ def test_a_model_without_rows_of_some_labels(data: Dataset) -> None:
     """Labels that no training row has are there to be found all the same."""
     rows = np.flatnonzero(np.asarray(data.train.labels[:, :3].sum(axis=1)).ravel() == 0)
     fewer = replace(data, train=data.train.rows(rows))
-    for recipe in names.recipes():
+    for recipe in registry.recipes():
         found = small_model(recipe, *FEW_STEPS).fit(fewer).predict(["morv nalk"], k=N_LABELS)
         assert sorted(found.ids[0].tolist()) == list(range(N_LABELS))
 
 
 def test_graphs_of_every_kind(data: Dataset) -> None:
-    for kind in names.GRAPHS:
+    for kind in registry.GRAPHS:
         model = small_model("eclare", "batch_size=96", "epochs=1", f"graph.kind={kind}").fit(data)
         assert model.stored is not None and model.stored.graph is not None
         assert model.stored.graph.kind == {"ppr": "pagerank"}.get(kind, kind)

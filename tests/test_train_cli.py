@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import longtail
-from longtail import Dataset, Texts, names
+from longtail import Dataset, Texts
+from longtail.core import registry
 from longtail.data.convert import write
-from longtail.evaluation import evaluate
-from longtail.train.watch import Watch
+from longtail.evaluation.evaluate import evaluate
+from longtail.training.monitor import Watch
 from tests.spelled import SMALL, Command, label_names, small_model, spelled_out, write_table
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
@@ -93,7 +94,7 @@ def test_a_recipe_file(table: Path, tmp_path: Path, command: Command) -> None:
 
 def processes(*arguments: str | Path) -> subprocess.Popen[str]:
     alone = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # as the tests of this process run
-    command = [sys.executable, "-m", "longtail.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "longtail.cli.main", *map(str, arguments)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **alone, "PYTHONPATH": str(ROOT)}
     )
@@ -212,7 +213,7 @@ def test_models_and_data_that_do_not_fit(folder: Path, data: Dataset, tmp_path: 
 
 
 def test_lists(command: Command) -> None:
-    for kind, known in (("recipes", names.recipes()), ("encoders", names.ENCODERS), ("tokens", names.TOKENS)):
+    for kind, known in (("recipes", registry.recipes()), ("encoders", registry.ENCODERS), ("tokens", registry.TOKENS)):
         out, _ = command.run("list", kind)
         assert [line.split()[0] for line in out.splitlines()] == list(known)
         assert all(len(line.split()) > 3 for line in out.splitlines())  # with what it is
@@ -221,7 +222,7 @@ def test_lists(command: Command) -> None:
 def test_help_and_lists_do_without_torch() -> None:
     code = """if True:
         import sys
-        from longtail.cli import main
+        from longtail.cli.main import main
         sys.argv[0] = "longtail"
         try:
             main()

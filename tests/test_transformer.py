@@ -18,17 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from longtail.classify import fused
-from longtail.encode import layers, layers_cpu, packed
-from longtail.encode import transformer as module
-from longtail.encode.bag import Bag
-from longtail.encode.batch import RaggedRows, TokenBatch
-from longtail.encode.lengths import runs_of_like_length
-from longtail.encode.table import Table
-from longtail.encode.transformer import Transformer, TransformerEncoder
-from longtail.errors import MissingExtra, SettingError
-from longtail.network import Network
-from longtail.tokens.borrowed import Borrowed
+from longtail.core.errors import MissingExtra, SettingError
+from longtail.models.encoders import layers, layers_cpu, packed
+from longtail.models.encoders import transformer as module
+from longtail.models.encoders.bag import Bag
+from longtail.models.encoders.lengths import runs_of_like_length
+from longtail.models.encoders.transformer import Transformer, TransformerEncoder
+from longtail.models.label_vectors import fused
+from longtail.models.network import Network
+from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.models.table import Table
+from longtail.tokens.pretrained import Borrowed
 from tests.pretrained import CONFIGS, save_model, save_rules
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers

@@ -18,14 +18,14 @@ import typer
 from typer.testing import CliRunner
 
 from longtail import XMC, Dataset
-from longtail.augment.choose import validation_split
-from longtail.cli_tune import tune as tune_command
-from longtail.errors import DataError, LongtailError, MissingExtra, SettingError, UnknownName
-from longtail.evaluation import evaluate
-from longtail.names import recipes
-from longtail.recipe import read_recipe
-from longtail.spaces import Choices, Numbers, default_space, drawn, read_space
-from longtail.tuning import _Search, toml_text, tune
+from longtail.cli.tune import tune as tune_command
+from longtail.core.errors import DataError, LongtailError, MissingExtra, SettingError, UnknownName
+from longtail.core.registry import recipes
+from longtail.data.augment.choose import validation_split
+from longtail.evaluation.evaluate import evaluate
+from longtail.experiments.tuning.space import Choices, Numbers, default_space, drawn, read_space
+from longtail.experiments.tuning.tune import _Search, toml_text, tune
+from longtail.recipes.recipe import read_recipe
 from tests.spelled import spelled_out, write_table
 from tests.tensors import same_numbers as same_numbers
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from longtail.kernels.utf8 import first_invalid
+from longtail.core.kernels.utf8 import first_invalid
 
 
 def naive(data: bytes) -> int:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail import LongtailError, Predictions, Split, Texts
-from longtail.values import labels_from_rows
+from longtail.core.values import labels_from_rows
 
 lists = st.lists(st.text(max_size=12), max_size=12)
 

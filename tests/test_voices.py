@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from longtail import XMC, Dataset, estimator, weighing
-from longtail.encode.batch import RaggedRows
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.mixture import fitted_weights
-from longtail.predict import Voice, mean_of, named_by, predict
-from longtail.ranker import Heard
-from longtail.recipe import read_recipe
-from longtail.search import labels as search_labels
-from longtail.weighing import weighed
+from longtail import XMC, Dataset, estimator
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.inference import stacking as weighing
+from longtail.inference.ensemble import Voice, mean_of, named_by, predict
+from longtail.inference.scorer import Heard
+from longtail.inference.search import labels as search_labels
+from longtail.inference.stacking import weighed
+from longtail.inference.stacking_weights import fitted_weights
+from longtail.models.ragged import RaggedRows
+from longtail.recipes.recipe import read_recipe
 from tests.spelled import SMALL, share_found, small_model, spelled_out
 from tests.tensors import same_numbers as same_numbers
 

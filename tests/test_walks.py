@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.stats import chi2
 
-from longtail.errors import DataError, SettingError, UnknownName
-from longtail.graph import normalise
-from longtail.graph import walks as module
-from longtail.graph.cooccurrence import cooccurrence
-from longtail.graph.pagerank import pagerank
-from longtail.graph.second_order import second_order
-from longtail.graph.walks import walk
-from longtail.kernels.walks import walk_rows
-from longtail.values import labels_from_rows
+from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.kernels.walks import walk_rows
+from longtail.core.values import labels_from_rows
+from longtail.data.graph import normalise
+from longtail.data.graph import walks as module
+from longtail.data.graph.cooccurrence import cooccurrence
+from longtail.data.graph.pagerank import pagerank
+from longtail.data.graph.second_order import second_order
+from longtail.data.graph.walks import walk
 from tests import naive_graph
 from tests.test_cooccurrence import label_rows, long_tailed
 
@@ -100,7 +100,7 @@ def test_threads_and_blocks_change_nothing(cores: int, monkeypatch: pytest.Monke
     ranked = pagerank(labels).weights
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     monkeypatch.setattr(module, "BLOCK_STEPS", 350)
-    monkeypatch.setattr("longtail.graph.pagerank.BLOCK_PAIRS", 40)
+    monkeypatch.setattr("longtail.data.graph.pagerank.BLOCK_PAIRS", 40)
     for before, after in ((usual, walk(labels, length=50, seed=3).weights), (ranked, pagerank(labels).weights)):
         for part in ("data", "indices", "indptr"):
             assert np.array_equal(getattr(before, part), getattr(after, part))

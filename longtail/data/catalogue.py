@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from longtail.values import Bytes, Offsets, Texts
+from longtail.core.values import Bytes, Offsets, Texts
 
 # department: products, in pairs bought together; and what such products are made of or look like
 DEPARTMENTS: dict[str, tuple[str, str]] = {

@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Split, Texts, labels_from_rows
 from longtail.data.faults import Faults
 from longtail.data.files import shorten
 from longtail.data.matrices import tidy_labels
-from longtail.errors import DataError
-from longtail.values import Dataset, Split, Texts, labels_from_rows
 
 SEPARATORS = ("|", ";", "\t")
 LISTS = "[]"  # stands for cells that are lists

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from longtail import names
+from longtail.core import registry
+from longtail.core.errors import DataError, UnknownName
+from longtail.core.values import Dataset
 from longtail.data.files import check_free, new_folder
 from longtail.data.formats.base import Format
 from longtail.data.read import read
-from longtail.errors import DataError, UnknownName
-from longtail.values import Dataset
 
 
 def convert(source: str | Path, target: str | Path, to: str = "xc", **options: Any) -> list[str]:
@@ -35,7 +35,7 @@ def write(data: Dataset, target: str | Path, to: str = "xc") -> list[str]:
     form = writer(to)
     with new_folder(Path(target)) as folder:
         lost = form.write(data, folder)
-        found = next((other for other in map(_form, names.FORMATS) if other.recognises(folder)), None)
+        found = next((other for other in map(_form, registry.FORMATS) if other.recognises(folder)), None)
         if not isinstance(found, type(form)):
             taken = f"would be taken for {found.title}" if found is not None else "would not be recognised"
             raise DataError(f"{data.name}: its first lines written as {to} {taken}. Choose another format.")
@@ -51,7 +51,7 @@ def writer(name: str) -> Format:
 
 
 def _form(name: str) -> Format:
-    form: Format = names.load("formats", name)()
+    form: Format = registry.load("formats", name)()
     return form
 
 
@@ -61,5 +61,5 @@ def writable() -> dict[str, type[Format]]:
     >>> list(writable())
     ['xc', 'sparse', 'parquet', 'pecos', 'fasttext']
     """
-    formats: dict[str, type[Format]] = {name: names.load("formats", name) for name in names.FORMATS}
+    formats: dict[str, type[Format]] = {name: registry.load("formats", name) for name in registry.FORMATS}
     return {name: form for name, form in formats.items() if form.write is not Format.write}

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.core.values import Dataset, Pairs, Texts
 from longtail.data.filters import find_leaks
 from longtail.data.matrices import pairs_to_csr
 from longtail.data.twins import find_twins
-from longtail.frequency import GROUPS, frequency_groups
-from longtail.values import Dataset, Pairs, Texts
+from longtail.evaluation.frequency import GROUPS, frequency_groups
 
 DELTA = 0.1  # Gandalf's threshold on P(i|j)
 MOST_TWINS = 5000  # labels looked at for Gandalf's assumption; more would not change the shares' first digits

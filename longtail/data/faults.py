@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from longtail.core.errors import DataError
 from longtail.data.files import shorten
-from longtail.errors import DataError
 
 
 class Faults:
@@ -16,7 +16,7 @@ class Faults:
     >>> faults.add("no text", 9, "the text is empty; wanted a title.")
     >>> faults.check()
     Traceback (most recent call last):
-    longtail.errors.DataError: train.csv:7: the text is empty; wanted a title. (2 lines with this fault)
+    longtail.core.errors.DataError: train.csv:7: the text is empty; wanted a title. (2 lines with this fault)
     """
 
     def __init__(self, path: Path) -> None:

@@ -16,10 +16,10 @@ from typing import IO, TypeVar, cast
 
 import numpy as np
 
-from longtail.errors import DataError, SettingError
-from longtail.kernels.utf8 import first_invalid
-from longtail.progress import progress
-from longtail.values import Bytes
+from longtail.core.errors import DataError, SettingError
+from longtail.core.kernels.utf8 import first_invalid
+from longtail.core.progress import progress
+from longtail.core.values import Bytes
 
 BLOCK_BYTES = 1 << 20  # parsed by one thread at a time; a few in flight with their output stay far below the result
 HEAD_BYTES = 1 << 16  # enough to recognise a file by

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Pairs, Split, Texts
 from longtail.data.faults import Faults
 from longtail.data.files import blocks, existing, shorten
 from longtail.data.matrices import csr_to_pairs, pairs_to_csr
-from longtail.errors import DataError
-from longtail.values import Dataset, Pairs, Split, Texts
 
 TRAIN_NAMES = ("filter_labels_train.txt", "trn_filter_labels.txt")
 TEST_NAMES = ("filter_labels_test.txt", "tst_filter_labels.txt")

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from longtail.values import Dataset
+from longtail.core.values import Dataset
 
 
 def fingerprint(data: Dataset) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from longtail.values import Offsets, Texts
+from longtail.core.values import Offsets, Texts
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Buffers = TypeVar("Buffers")

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.core.kernels.json_write import write_json_lines
+from longtail.core.progress import progress
+from longtail.core.values import Bytes, Texts
 from longtail.data.files import in_order
-from longtail.kernels.json_write import write_json_lines
-from longtail.progress import progress
-from longtail.values import Bytes, Texts
 
 GZIP_LEVEL = 1  # the numbers of labels hardly shrink more at higher levels
 BLOCK_ROWS = 16_384  # one gzip member each; rows with very many labels come in smaller blocks

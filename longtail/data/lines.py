@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.core.values import Texts
 from longtail.data.files import BOM, blocks
 from longtail.data.growing import GrowingTexts
 from longtail.data.spans import cut, line_spans, without_breaks
-from longtail.values import Texts
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Texts:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Split, Texts, labels_from_rows
 from longtail.data.files import shorten
 from longtail.data.matrices import tidy_labels
 from longtail.data.read import hold_out
-from longtail.errors import DataError
-from longtail.values import Dataset, Split, Texts, labels_from_rows
 
 
 def from_lists(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longtail.errors import SettingError
+from longtail.core.errors import SettingError
 
 MINILM = "minilm"  # what people type for it, and the extra that brings it
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from longtail import names
+from longtail.core import registry
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import Dataset
 from longtail.data.formats.base import Format, ReadOptions
-from longtail.errors import DataError, SettingError
-from longtail.values import Dataset
 
 
 def read(
@@ -52,12 +52,12 @@ def recognise(path: Path) -> Format:
     """The format of what stands at `path`."""
     if not path.exists():
         raise DataError(f"{path} does not exist. Wanted a folder or a table of a data set.")
-    for name in names.FORMATS:
-        form: Format = names.load("formats", name)()
+    for name in registry.FORMATS:
+        form: Format = registry.load("formats", name)()
         if form.recognises(path):
             return form
     held = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) if path.is_dir() else path.name
-    known = "; ".join(what for _, what in names.FORMATS.values())
+    known = "; ".join(what for _, what in registry.FORMATS.values())
     raise DataError(f"{path} is not a data set longtail knows (found: {held or 'nothing'}). It reads: {known}.")
 
 

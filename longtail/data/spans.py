@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from longtail.values import Bytes, Offsets, Texts
+from longtail.core.values import Bytes, Offsets, Texts
 
 LINE_BREAKS = np.frombuffer(b"\n\r", np.uint8)
 

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import SettingError, UnknownName
+from longtail.core.kernels import synth as kernels
+from longtail.core.progress import progress
+from longtail.core.values import Dataset, Ints, Offsets, Pairs, Split, Texts
 from longtail.data.catalogue import LOOKS_EACH, MOST_SERIES, N_DEPARTMENTS, N_SERIES, PRODUCTS_EACH, Words, shop_words
 from longtail.data.files import in_order
 from longtail.data.filters import TEST_NAMES, TRAIN_NAMES
 from longtail.data.json_lines import BLOCK_PAIRS, BLOCK_ROWS, gzip_member, json_lines, numbered
-from longtail.errors import SettingError, UnknownName
-from longtail.frequency import TAIL_MOST
-from longtail.kernels import synth as kernels
-from longtail.progress import progress
-from longtail.values import Dataset, Ints, Offsets, Pairs, Split, Texts
+from longtail.evaluation.frequency import TAIL_MOST
 
 FAMILY_ROWS = 6  # a family has this many times as many labels as rows about it hold on average, so that it has a tail of its own
 MOST_FAMILY = 200  # labels; far fewer than there are colours and sizes to tell them apart

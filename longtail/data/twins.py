@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from longtail.values import Ints, Texts
+from longtail.core.values import Ints, Texts
 
 
 def find_twins(texts: Texts | None, label_texts: Texts | None) -> Ints:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.core.errors import DataError
+from longtail.core.values import Floats
 from longtail.data.faults import Faults
 from longtail.data.files import blocks, shorten
 from longtail.data.minilm import MINILM, minilm_folder
-from longtail.errors import DataError
-from longtail.values import Floats
 
 WORD_VECTORS = "embeddings.word_embeddings.weight"
 

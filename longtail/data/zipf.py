@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from longtail.core.errors import MissingExtra
 from longtail.data.files import new_file
-from longtail.errors import MissingExtra
-from longtail.frequency import TAIL_MOST, TORSO_MOST
+from longtail.evaluation.frequency import TAIL_MOST, TORSO_MOST
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

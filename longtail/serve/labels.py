@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.values import LabelGraph, Texts
+from longtail.core.values import LabelGraph, Texts
 
 MOST_EDGES = 400  # among the labels of a neighbourhood
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longtail.errors import DataError, SettingError
+from longtail.core.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

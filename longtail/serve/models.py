@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from longtail.errors import LongtailError, SettingError, UnknownName
-from longtail.frequency import GROUPS, frequency_groups
-from longtail.memory import give_back_memory
+from longtail.core.errors import LongtailError, SettingError, UnknownName
+from longtail.core.memory import give_back_memory
+from longtail.evaluation.frequency import GROUPS, frequency_groups
 from longtail.serve.batching import Batcher, Question
 from longtail.serve.labels import TextSearch, neighbourhood
 from longtail.serve.limits import Limits, Refused

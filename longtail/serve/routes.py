@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from longtail.errors import LongtailError
+from longtail.core.errors import LongtailError
 from longtail.serve import schemas
 from longtail.serve.batching import Question
 from longtail.serve.limits import Limits, Refused, check_texts, read_body

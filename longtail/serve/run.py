@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from longtail.errors import MissingExtra, SettingError
+from longtail.core.errors import MissingExtra, SettingError
 from longtail.serve.limits import Keys, Limits
 
 SWITCH_SECONDS = 0.0005  # between the thread that answers and the one that reads requests; five milliseconds would show in every answer

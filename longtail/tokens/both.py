@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from longtail.errors import DataError, SettingError
-from longtail.kernels.pieces import words_and_pieces
+from longtail.core.errors import DataError, SettingError
+from longtail.core.kernels.pieces import words_and_pieces
+from longtail.core.values import Ints, Offsets, Texts
 from longtail.tokens.rows import PADDING
 from longtail.tokens.tokenizer import ALL, PADDING_NAME, PIECE_MARK, Tokenizer, is_marked_piece
 from longtail.tokens.wordpiece import INSIDE, LEAST_SIZE, UNKNOWN_NAME, PieceCutter, WordPiece
 from longtail.tokens.words import WordCutter, Words
-from longtail.values import Ints, Offsets, Texts
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000.0  # of pieces; their idf stays an ordinary float32
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from longtail import __version__
+from longtail.core.errors import SettingError
+from longtail.core.values import Texts
 from longtail.data.files import new_folder
-from longtail.errors import SettingError
 from longtail.tokens.rows import PADDING, TokenRows
 from longtail.tokens.tokenizer import Tokenizer
-from longtail.values import Texts
 
 PARTS = {"ids": np.int32, "weights": np.float32, "offsets": np.int64}  # one .npy file each
 

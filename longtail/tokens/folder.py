@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from longtail.core.errors import DataError, MissingExtra, SettingError
 from longtail.data.minilm import MINILM, minilm_folder
-from longtail.errors import DataError, MissingExtra, SettingError
 
 CONFIG = "config.json"
 # of a model on the hub: settings, vocabulary, weights; nothing that runs when it is read, and no second form of the same in a folder below

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from longtail.errors import DataError, SettingError
+from longtail.core.errors import DataError, SettingError
 from longtail.tokens.rows import PADDING
 from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer
 
@@ -17,7 +17,7 @@ KINDS = {  # imported on first use
     "words": "longtail.tokens.words:Words",
     "wordpiece": "longtail.tokens.wordpiece:WordPiece",
     "words+pieces": "longtail.tokens.both:WordsAndPieces",
-    "pretrained": "longtail.tokens.borrowed:Borrowed",
+    "pretrained": "longtail.tokens.pretrained:Borrowed",
 }
 
 

@@ -1,79 +1,146 @@
-"""Vectors that others have trained, for the tokens of a vocabulary."""
+"""The tokens of a pretrained encoder: its own vocabulary, cut by its own rules."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from longtail.data.vectors import read_vectors
-from longtail.errors import DataError, SettingError
-from longtail.tokens.rows import PADDING
-from longtail.tokens.tokenizer import PIECE_MARK, Tokenizer, is_marked_piece
-from longtail.values import Floats
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import Ints, Offsets, Texts
+from longtail.data.minilm import MINILM
+from longtail.tokens.folder import CONFIG, first_line, model_folder, read_settings
+from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer
 
-WORDLLAMA = "wordllama"
-INSIDE = "##"  # WordPiece puts it before pieces that go on a word
-BLANK = "\u2581"  # Llama's pieces spell a blank so, and put one before each word
-Found = NDArray[np.bool_]
+LIBRARY, PIECES, PIECES_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+BERT_MARKS = UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
 
 
-def pretrained_vectors(tokenizer: Tokenizer, source: str | Path) -> tuple[Floats, Found]:
-    """A vector for each token, (n_tokens, d), and whether it was found, (n_tokens,). Zeros where it was not, and for padding.
+@dataclass(frozen=True)
+class Borrowed:
+    """Tokens as a pretrained encoder was trained on them, with its marks of begin and end. Its token i is ours i + 1, since 0 is padding.
 
     Args:
-        source: a text file of word vectors (word2vec, GloVe, fastText), in which a bigram is the mean of its words; or "wordllama",
-            the token table of that package, 256 numbers for each token: a word is the mean of its pieces.
+        model: the encoder: a folder, a name on the Hugging Face hub, or "minilm".
+        max_tokens: of a text, marks included; what is behind them is cut off, and the mark of the end put there.
     """
-    names = [name.removeprefix(PIECE_MARK) if is_marked_piece(name) else name for name in tokenizer.names()]
-    if source == WORDLLAMA:
-        return _from_wordllama(names)
-    if not Path(source).is_file():
-        raise DataError(f"{source} is no file. Wanted a text file of word vectors, or {WORDLLAMA!r}.")
-    return _from_file(names, Path(source))
+
+    kind: ClassVar[str] = "pretrained"
+
+    model: str = MINILM
+    max_tokens: int = 32
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise SettingError(f"max_tokens is {self.max_tokens!r}; wanted 1 or more.")
+
+    def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
+        """The vocabulary is there; texts give idf."""
+        folder = model_folder(self.model)
+        library = _read(folder)
+        return Tokenizer.fitted(self, self.cutter(_names(library, _n_vectors(folder)), library.to_str()), Texts.of(texts))
+
+    def cutter(self, names: list[str], library: str = "") -> BorrowedCutter:
+        """For a vocabulary found before, with the rules as the library writes them. The model's folder is not looked at."""
+        return BorrowedCutter(names, library, self.max_tokens)
 
 
-def _from_file(names: list[str], path: Path) -> tuple[Floats, Found]:
-    known = read_vectors(path)
-    vectors = np.zeros((len(names), len(next(iter(known.values())))), np.float32)
-    found = np.zeros(len(names), np.bool_)
-    for token, name in enumerate(names):
-        words = name.split(" ")
-        if token != PADDING and all(word in known for word in words):
-            vectors[token] = np.mean([known[word] for word in words], axis=0)
-            found[token] = True
-    return vectors, found
+class BorrowedCutter:
+    """Cuts texts as the library was told to by those who trained the encoder."""
+
+    n_bigrams = 0
+
+    def __init__(self, names: list[str], library: str, max_tokens: int) -> None:
+        self.names = names
+        self.library = library  # JSON
+        self.n_cut = 0  # texts that were too long, so far
+        try:
+            self._library = _bare(Library.from_str(library))
+        except Exception as error:  # the library raises bare ones
+            raise DataError(f"The rules of the tokenizer cannot be read ({first_line(error)}).") from error
+        if names != _names(self._library, len(names) - 1):
+            raise DataError("The names of the vocabulary are not those of the library's rules; wanted both of one model.")
+        marks = self._library.num_special_tokens_to_add(is_pair=False)
+        if max_tokens <= marks:
+            raise SettingError(
+                f"max_tokens is {max_tokens}, and the model puts {marks} marks around each text; wanted {marks + 1} or more."
+            )
+        self._most: int | None = None  # what the library cuts at
+
+    def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
+        if most != self._most:
+            self._library.enable_truncation(most)
+            self._most = most
+        found = self._library.encode_batch_fast(list(texts))
+        rows = [encoded.ids for encoded in found]
+        lengths = [len(row) for row in rows]
+        # to ask a text for what was cut off takes time, and one that was cut is as long as it may be
+        self.n_cut += sum(1 for encoded, length in zip(found, lengths, strict=True) if length == most and encoded.overflowing)
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(offsets[-1]))
+        return ids + np.int32(1), offsets
+
+    def cut_blocks(self, blocks: Iterable[Texts], most: int) -> Iterator[tuple[Ints, Offsets]]:
+        return (self.cut(texts, most) for texts in blocks)
 
 
-def _from_wordllama(names: list[str]) -> tuple[Floats, Found]:
-    table, model = _load_wordllama()
-    pieces: list[int] = []
-    ends = [0]
-    for token, name in enumerate(names):
-        spelt = name.removeprefix(INSIDE) if name.startswith(INSIDE) else BLANK + name.replace(" ", BLANK)
-        if token != PADDING and name != "[UNK]":
-            pieces += [piece.id for piece in model.tokenize(spelt) if _has_meaning(piece.value)]
-        ends.append(len(pieces))
-    lengths = np.diff(ends)
-    shares = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
-    mean = csr_matrix((shares, pieces, ends), shape=(len(names), len(table)))
-    return np.asarray(mean @ table, np.float32), lengths > 0
-
-
-def _has_meaning(piece: str) -> bool:
-    """Not a blank by itself, nor one of the bytes with which Llama spells what it has no piece for."""
-    return piece not in (BLANK, "<unk>") and not (piece.startswith("<0x") and piece.endswith(">"))
-
-
-def _load_wordllama() -> tuple[Floats, Any]:
-    """The table, (32000, 256), and the model that cuts words into pieces of it."""
+def _read(folder: Path) -> Library:
+    """The rules in a model's folder."""
     try:
-        import wordllama  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise SettingError(f"Vectors from {WORDLLAMA!r} need a package: pip install wordllama") from error
-    # its own folder as cache: the wheel brings all files, but looks for one of them in a folder of another name
-    loaded = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    return np.asarray(loaded.embedding, np.float32), loaded.tokenizer.model
+        if (folder / LIBRARY).is_file():
+            return _bare(Library.from_file(str(folder / LIBRARY)))
+        if (folder / PIECES).is_file():
+            return _bert(folder)
+    except DataError:
+        raise
+    except Exception as error:  # the library raises bare ones
+        raise DataError(f"The tokenizer in {folder} cannot be read ({first_line(error)}).") from error
+    raise SettingError(f"{folder} holds neither {LIBRARY} nor {PIECES}; wanted one of them, to cut texts as the model does.")
+
+
+def _bare(library: Library) -> Library:
+    """Without padding, which our rows have no need of, and without the length that somebody cut texts at."""
+    library.no_padding()
+    library.no_truncation()
+    return library
+
+
+def _bert(folder: Path) -> Library:
+    """From a bare list of pieces, as old BERT models have it."""
+    pieces = (folder / PIECES).read_text(encoding="utf-8").rstrip("\n").split("\n")
+    places = {piece.rstrip("\r"): place for place, piece in enumerate(pieces)}
+    if missing := [mark for mark in BERT_MARKS if mark not in places]:
+        raise DataError(f"{folder / PIECES} has no {missing[0]}; wanted the pieces of a BERT, or a {LIBRARY} beside it.")
+    told = read_settings(folder / PIECES_CONFIG) if (folder / PIECES_CONFIG).is_file() else {}
+    library = Library(models.WordPiece(places, unk_token=UNKNOWN))
+    library.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=told.get("tokenize_chinese_chars", True),
+        strip_accents=told.get("strip_accents"),
+        lowercase=told.get("do_lower_case", True),
+    )
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece()
+    library.post_processor = processors.BertProcessing((LAST, places[LAST]), (FIRST, places[FIRST]))
+    return library
+
+
+def _names(library: Library, least: int) -> list[str]:
+    """Padding, then the library's tokens by their numbers, `least` or more of them; a number that no token has is a name all the same."""
+    vocabulary = library.get_vocab(with_added_tokens=True)
+    names = [f"[{number}]" for number in range(max(least, 1 + max(vocabulary.values(), default=-1)))]
+    for name, number in vocabulary.items():
+        names[number] = name
+    return [PADDING_NAME, *names]
+
+
+def _n_vectors(folder: Path) -> int:
+    """Word vectors of the model: often more than tokens, since multiples of 64 are multiplied faster."""
+    n = read_settings(folder / CONFIG).get("vocab_size")
+    return n if isinstance(n, int) else 0

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from longtail.errors import DataError
-from longtail.values import Floats, Ints, Offsets
+from longtail.core.errors import DataError
+from longtail.core.values import Floats, Ints, Offsets
 
 PADDING = 0  # the id that no text has
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.errors import DataError
-from longtail.kernels.tokens import EMPTY, fill_slots, number_words
-from longtail.values import Bytes, Ints, Offsets, Texts
+from longtail.core.errors import DataError
+from longtail.core.kernels.tokens import EMPTY, fill_slots, number_words
+from longtail.core.values import Bytes, Ints, Offsets, Texts
 
 
 class WordTable:

@@ -11,13 +11,13 @@ from typing import ClassVar, Protocol, final
 
 import numpy as np
 
+from longtail.core.errors import DataError
+from longtail.core.kernels.tokens import count_texts, unit_weights
+from longtail.core.progress import progress
+from longtail.core.values import Floats, Ints, Offsets, Texts
 from longtail.data.files import BLOCK_BYTES, new_file
 from longtail.data.growing import GrowingArray, GrowingEnds
-from longtail.errors import DataError
-from longtail.kernels.tokens import count_texts, unit_weights
-from longtail.progress import progress
 from longtail.tokens.rows import PADDING, TokenRows
-from longtail.values import Floats, Ints, Offsets, Texts
 
 PADDING_NAME = "[PAD]"
 PIECE_MARK = "~"  # before the names of pieces in a vocabulary that holds words too; the word "~" is that alone

@@ -13,13 +13,13 @@ import numpy as np
 from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from longtail.errors import DataError, SettingError
-from longtail.kernels.pieces import piece_hashes, spell
-from longtail.kernels.tokens import PIECE_KINDS, UNKNOWN, token_rows
+from longtail.core.errors import DataError, SettingError
+from longtail.core.kernels.pieces import piece_hashes, spell
+from longtail.core.kernels.tokens import PIECE_KINDS, UNKNOWN, token_rows
+from longtail.core.values import Ints, Offsets, Texts
 from longtail.tokens.rows import spans
 from longtail.tokens.table import WordTable, filled_slots
 from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer, blocks
-from longtail.values import Ints, Offsets, Texts
 
 UNKNOWN_NAME, UNKNOWN_ID = "[UNK]", 1  # stands in the vocabulary because the library wants it, never in a row
 INSIDE = "##"  # before pieces that go on a word

@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from longtail.core.errors import DataError, SettingError
+from longtail.core.kernels.tokens import WORD_KINDS, key_hashes, pair_keys, token_rows
+from longtail.core.progress import progress
+from longtail.core.values import Bytes, Ints, Offsets, Texts
 from longtail.data.files import in_order
-from longtail.errors import DataError, SettingError
-from longtail.kernels.tokens import WORD_KINDS, key_hashes, pair_keys, token_rows
-from longtail.progress import progress
 from longtail.tokens.pairs import PairCounts
 from longtail.tokens.table import WordTable, filled_slots
 from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer, blocks
-from longtail.values import Bytes, Ints, Offsets, Texts
 
 WORD = re.compile(r"\w+|[^\w\s]")  # of the text in lower case
 BETWEEN = " "  # the words of a bigram; no word holds a blank

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
-from longtail.errors import SettingError
-from longtail.values import Dataset
+from longtail.core.errors import SettingError
+from longtail.core.values import Dataset
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Split, Texts, labels_from_rows
 from longtail.data.faults import Faults
 from longtail.data.files import BOM, blocks, existing, head_lines, shorten
 from longtail.data.filters import read_filters
@@ -18,8 +20,6 @@ from longtail.data.formats.pecos import LABELS, TEST, TRAIN, write_beside
 from longtail.data.lines import read_lines
 from longtail.data.matrices import tidy_labels
 from longtail.data.spans import without_breaks
-from longtail.errors import DataError
-from longtail.values import Dataset, Split, Texts, labels_from_rows
 
 MARK = b"__label__"
 _NAME = re.compile(rb"__label__([^ \t]*)")

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import SettingError
+from longtail.core.kernels.json_lines import json_scratch, scan_json_lines
+from longtail.core.values import Bytes, Offsets, Texts
 from longtail.data.faults import Faults
 from longtail.data.files import Block, blocks, in_order, shorten
 from longtail.data.growing import GrowingRows, GrowingTexts, Scratch
-from longtail.errors import SettingError
-from longtail.kernels.json_lines import json_scratch, scan_json_lines
-from longtail.values import Bytes, Offsets, Texts
 
 IDS, RELEVANCE = "target_ind", "target_rel"
 _Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Offsets, Split, Texts, labels_from_rows
 from longtail.data.faults import Faults
 from longtail.data.filters import write_filters
 from longtail.data.formats.base import Format, ReadOptions
@@ -15,8 +17,6 @@ from longtail.data.formats.rows import PARQUET_ENDINGS, parquet_faults, pyarrow_
 from longtail.data.formats.table import is_table, read_tables, with_filters
 from longtail.data.growing import GrowingRows
 from longtail.data.matrices import check_range, tidy_labels
-from longtail.errors import DataError
-from longtail.values import Dataset, Offsets, Split, Texts, labels_from_rows
 
 TRAIN, TEST, LABELS = "train.parquet", "test.parquet", "labels.parquet"
 SPLIT_COLUMNS, LABEL_COLUMNS = ["uid", "text", "labels", "relevance"], ["uid", "text"]

@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError
+from longtail.core.kernels.sparse_text import scan_sparse_text, sparse_scratch
+from longtail.core.values import Bytes, Dataset, Offsets, Split, Texts, labels_from_rows
 from longtail.data.faults import Faults
 from longtail.data.files import HEAD_BYTES, Block, blocks, existing, head_lines, in_order, shorten
 from longtail.data.filters import read_filters, write_filters
@@ -18,9 +21,6 @@ from longtail.data.growing import GrowingRows, GrowingTexts
 from longtail.data.lines import read_lines, write_lines
 from longtail.data.matrices import check_range, tidy_labels
 from longtail.data.spans import cut, line_spans, without_breaks
-from longtail.errors import DataError
-from longtail.kernels.sparse_text import scan_sparse_text, sparse_scratch
-from longtail.values import Bytes, Dataset, Offsets, Split, Texts, labels_from_rows
 
 TRAIN, TEST, LABELS = "train.txt", "test.txt", "labels.txt"
 _LINE = re.compile(rb"(\d+(:[^,\t]+)?(,\d+(:[^,\t]+)?)*)?\t")

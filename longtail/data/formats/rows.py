@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from longtail.core.errors import DataError, MissingExtra, SettingError
 from longtail.data.faults import Faults, one_line
 from longtail.data.files import blocks, head, shorten
-from longtail.errors import DataError, MissingExtra, SettingError
 
 TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 PARQUET_ENDINGS = (".parquet",)

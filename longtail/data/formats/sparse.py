@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, load_npz, save_npz
 
+from longtail.core.errors import DataError
+from longtail.core.kernels.sparse_text import scan_sparse_text, sparse_scratch
+from longtail.core.values import Dataset, Offsets, Split, Texts
 from longtail.data.faults import Faults, one_line
 from longtail.data.files import Block, blocks, existing, first_line, in_order, shorten
 from longtail.data.filters import read_filters, write_filters
@@ -16,9 +19,6 @@ from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.growing import GrowingRows, Scratch
 from longtail.data.lines import read_lines, write_lines
 from longtail.data.matrices import check_range, tidy, tidy_labels
-from longtail.errors import DataError
-from longtail.kernels.sparse_text import scan_sparse_text, sparse_scratch
-from longtail.values import Dataset, Offsets, Split, Texts
 
 LABELS = {"train": ("trn_X_Y.txt", "trn_X_Y.npz", "Y.trn.npz"), "test": ("tst_X_Y.txt", "tst_X_Y.npz", "Y.tst.npz")}
 TEXTS = {"train": ("trn_X.txt",), "test": ("tst_X.txt",)}

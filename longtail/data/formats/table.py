@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Texts
 from longtail.data.columns import LabelFile, Part, maybe, pick, to_dataset
 from longtail.data.faults import Faults
 from longtail.data.files import existing, shorten
@@ -14,8 +16,6 @@ from longtail.data.filters import read_filters
 from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.formats.rows import MISSING, PARQUET_ENDINGS, TEXT_ENDINGS, TableFile, ending_of, open_table
 from longtail.data.lines import read_lines
-from longtail.errors import DataError
-from longtail.values import Dataset, Texts
 
 TEXT_NAMES = ("text", "title", "query", "name", "sentence", "input", "document", "question", "product_title", "content", "description")
 LABEL_NAMES = ("labels", "label", "tags", "tag", "targets", "target", "categories", "category", "subjects", "subject", "target_ind")

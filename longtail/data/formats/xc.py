@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset, Split, Texts
 from longtail.data.files import existing
 from longtail.data.filters import read_filters, write_filters
 from longtail.data.formats.base import Format, ReadOptions
 from longtail.data.formats.json_rows import read_json_rows
 from longtail.data.json_lines import write_gzipped
 from longtail.data.matrices import check_range, tidy_labels
-from longtail.errors import DataError
-from longtail.values import Dataset, Split, Texts
 
 
 class XCRaw(Format):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags
 
+from longtail.core.errors import DataError, SettingError
+from longtail.core.values import Dataset, Split, Texts
 from longtail.data.filters import apply_protocol
-from longtail.errors import DataError, SettingError
-from longtail.values import Dataset, Split, Texts
 
 Mask = NDArray[np.bool_]
 

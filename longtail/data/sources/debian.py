@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags
 
+from longtail.core.errors import SettingError, UnknownName
+from longtail.core.values import Dataset
 from longtail.data.sources.building import Item, build
 from longtail.data.sources.packages import Package, read_packages
-from longtail.errors import SettingError, UnknownName
-from longtail.values import Dataset
 
 TASKS = ("related", "depends")
 TEST_SHARE = 0.3

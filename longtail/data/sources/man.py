@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset
 from longtail.data.sources.building import Item, build
 from longtail.data.sources.manual_pages import PageFile, installed_pages, packaged_pages, page_name
 from longtail.data.sources.roff import Page, parse_page
-from longtail.errors import DataError
-from longtail.values import Dataset
 
 INSTALLED = Path("/usr/share/man")
 TEST_SHARE = 0.3

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from longtail.errors import DataError
-from longtail.progress import progress
+from longtail.core.errors import DataError
+from longtail.core.progress import progress
 
 PLACE = re.compile(r"(?:^|/)man[1-9ln]\w*/(?P<name>[^/]+)\.(?P<section>[1-9ln]\w*)(?:\.gz)?$")  # translations lie one folder deeper
 PACKED = ("", ".gz", ".xz", ".bz2")  # what the standard library unpacks

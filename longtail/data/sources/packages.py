@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from longtail.core.errors import DataError
+from longtail.core.progress import progress
 from longtail.data.faults import Faults
 from longtail.data.files import shorten
-from longtail.errors import DataError
-from longtail.progress import progress
 
 LINKS = ("Pre-Depends", "Depends", "Recommends", "Suggests")
 WANTED = frozenset(("Package", "Source", "Description", "Description-en", "Provides", *LINKS))

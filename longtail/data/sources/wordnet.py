@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from longtail.core.errors import DataError
+from longtail.core.values import Dataset
 from longtail.data.faults import Faults
 from longtail.data.files import blocks, shorten
 from longtail.data.sources.building import Item, build
-from longtail.errors import DataError
-from longtail.values import Dataset
 
 FILES = {"data.noun": "n", "data.verb": "v", "data.adj": "a", "data.adv": "r"}
 TEST_SHARE = 0.2

@@ -1,0 +1,159 @@
+"""From cluster scores to a shortlist of labels, on the device: beam, GAME, and the labels of the chosen clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix, identity
+from torch import Tensor
+from torch.nn import functional
+
+from longtail.core.values import Ints, Offsets
+from longtail.models.losses.all_labels import matrix_type
+from longtail.models.ragged import TokenBatch, row_of_each
+from longtail.models.top_k import best_places
+
+NOTHING = -1
+SCORES_AT_ONCE = 1 << 26
+
+
+def member_table(labels: Ints, offsets: Offsets, device: torch.device) -> Tensor:
+    """(n_clusters, largest) label ids of each cluster, -1 in empty places."""
+    sizes = np.diff(offsets)
+    table = np.full((len(sizes), int(sizes.max(initial=1))), NOTHING, np.int64)
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    table[row, np.arange(len(labels)) - offsets[row]] = labels
+    return torch.from_numpy(table).to(device)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A graph of labels or clusters for GAME: the few strongest neighbours of each, padded to a table."""
+
+    ids: Tensor  # (n, keep), -1 in empty places
+    weights: Tensor  # (n, keep), 0 in empty places
+
+    @classmethod
+    def of(cls, graph: csr_matrix, keep: int, device: torch.device, share: float = 1.0) -> Neighbours:
+        """From G with row l = what label l hears of each other label.
+
+        Args:
+            share: of what is heard; the rest is what a label earned itself. 1 is G as it is.
+        """
+        if share < 1:
+            graph = share * graph + (1 - share) * identity(graph.shape[0], dtype=np.float32, format="csr")
+        graph = csr_matrix(graph.T)  # row m: what p_m is spread to, so that (G p)_l = sum_m G_lm p_m
+        row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+        order = np.lexsort((-graph.data, row))  # strongest first within a row
+        rank = np.arange(len(row)) - graph.indptr[row]
+        kept = rank < keep
+        ids = np.full((graph.shape[0], keep), NOTHING, np.int64)
+        weights = np.zeros((graph.shape[0], keep), np.float32)
+        ids[row[kept], rank[kept]] = graph.indices[order][kept]
+        weights[row[kept], rank[kept]] = graph.data[order][kept]
+        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(weights).to(device))
+
+    def spread(self, ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """G p: (b, m) ids and scores -> (b, m * keep) ids, sorted, and scores, those of equal ids added up in the last of them.
+
+        Places that are empty or repeats come back as -1 with score 0.
+        """
+        named = (ids >= 0)[..., None]
+        found = torch.where(named, self.ids[ids.clamp(min=0)], NOTHING).flatten(1)
+        value = (self.weights[ids.clamp(min=0)] * scores[..., None] * named).flatten(1)
+        return added_up(found, value)
+
+
+def added_up(ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores, 0 or more, of equal ids of a row added up in the last of them; the others become -1 with score 0."""
+    ids, order = torch.sort(ids, dim=1, stable=True)
+    sums = torch.cumsum(torch.gather(scores, 1, order).double() * (ids >= 0), dim=1)
+    last = ids >= 0
+    last[:, :-1] &= ids[:, :-1] != ids[:, 1:]
+    # the sum of a run is what the running sum gained since the run before it ended; running sums never fall
+    ended = torch.cummax(torch.where(last, sums, 0.0), dim=1).values
+    before = torch.cat([torch.zeros_like(ended[:, :1]), ended[:, :-1]], dim=1)
+    return torch.where(last, ids, NOTHING), torch.where(last, sums - before, 0.0).float()
+
+
+def best(ids: Tensor, scores: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """The `keep` best of each row, by scores of 0 or more; empty places (-1) come last, with score 0."""
+    ranked = torch.topk(torch.where(ids >= 0, scores, -1.0), min(keep, ids.shape[1]), dim=1)
+    found = torch.gather(ids, 1, ranked.indices)
+    return found, ranked.values.clamp(min=0.0)
+
+
+def beam(scores: Tensor, keep: int, graph: Neighbours | None) -> tuple[Tensor, Tensor]:
+    """The `keep` best clusters of each row and their probabilities; with a graph, after GAME (ECLARE, section 3.4).
+
+    Args:
+        scores: (b, n_clusters) logits.
+    """
+    top = torch.topk(scores, min(keep, scores.shape[1]), dim=1)
+    ids, chances = top.indices, torch.sigmoid(top.values.float())
+    if graph is None:
+        return ids, chances
+    return best(*graph.spread(ids, chances), keep)
+
+
+def labels_of(clusters: Tensor, chances: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels of the clusters, (b, m * largest), and the chance of each one's cluster."""
+    found = torch.where(clusters[..., None] >= 0, members[clusters.clamp(min=0)], NOTHING)
+    return found.flatten(1), chances[..., None].expand_as(found).flatten(1)
+
+
+def nearest_labels(text: Tensor, centroids: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """The labels whose centroids are nearest to each text by cosine, and the cosines (Astec's shortlist, searched exactly).
+
+    Args:
+        text: (b, dim).
+        centroids: (n_labels, dim) of unit length.
+    """
+    kind = matrix_type(text.device)
+    centroids = centroids.to(kind)
+    ids, values = [], []
+    at_once = max(1, SCORES_AT_ONCE // len(centroids))
+    for part in functional.normalize(text, dim=1).to(kind).split(at_once):
+        found, cosines = best_places(part @ centroids.T, keep)
+        ids.append(found)
+        values.append(cosines)
+    return torch.cat(ids), torch.cat(values)
+
+
+@dataclass(frozen=True)
+class ClusterIndex:
+    """Everything that goes from a text's vector to a shortlist by clusters."""
+
+    vectors: Tensor  # (n_clusters, dim)
+    bias: Tensor | None  # (n_clusters,)
+    members: Tensor  # (n_clusters, largest) label ids, -1 in empty places
+    graph: Neighbours | None  # of clusters, for GAME
+    beam: int
+
+    def search(self, text: Tensor) -> tuple[Tensor, Tensor]:
+        """(b, beam * largest) labels of the best clusters, -1 in empty places, and the chance of each one's cluster."""
+        scores = functional.linear(text, self.vectors, self.bias)
+        return labels_of(*beam(scores, self.beam, self.graph), self.members)
+
+
+def near_and_wrong(texts: Tensor, labels: Tensor, right: TokenBatch, keep: int) -> Tensor:
+    """(b, keep) int32: the labels with the highest scores of those that are not right; -1 where there are no more.
+
+    Args:
+        texts: (b, dim).
+        labels: (n_labels, dim).
+        right: the right labels of each text.
+    """
+    kind = matrix_type(texts.device)
+    rows_of_right, vectors = row_of_each(right), labels.to(kind)
+    found = []
+    for start in range(0, len(texts), max(1, SCORES_AT_ONCE // len(labels))):
+        stop = min(len(texts), start + max(1, SCORES_AT_ONCE // len(labels)))
+        scores = (texts[start:stop].to(kind) @ vectors.T).float()
+        own = slice(int(right.offsets[start]), int(right.offsets[stop]))
+        scores[rows_of_right[own] - start, right.ids[own]] = -torch.inf
+        places, highest = best_places(scores, keep)
+        found.append(torch.where(highest > -torch.inf, places, NOTHING).int())
+    return torch.cat(found)

@@ -1,0 +1,270 @@
+"""A transformer over the network's token table: pretrained, or of random weights."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
+
+from longtail.core.errors import SettingError
+from longtail.core.values import Offsets
+from longtail.data.minilm import MINILM
+from longtail.models.encoders.dropout import Dropout, check_share
+from longtail.models.encoders.lengths import runs_of_like_length
+from longtail.models.encoders.packed import can_pack, packed
+from longtail.models.encoders.weights import attend_by, bert_config, config_of, from_config, from_folder, most_positions, widths
+from longtail.models.ragged import TokenBatch
+from longtail.tokens.folder import model_folder
+
+NONE = "none"
+POOLINGS = ("mean", "cls")
+# what it takes to begin a run of texts, in tokens that could be computed meanwhile, and the most tokens of one: on a CPU layers run at
+# full speed on a few hundred tokens, and a GPU waits for the host to launch the kernels of all layers
+CPU_START, CPU_MOST = 32, 1 << 13
+GPU_START, GPU_MOST = 1 << 14, 1 << 16
+# tokens up to which plain products of matrices attend in half the time of fused kernels, whose tiles of 64 x 64 stay mostly empty. The
+# backward pass of torch's memory-efficient kernel also fails on such texts now and then (illegal instruction, H200, torch 2.11)
+SHORT = 64
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Settings of the transformer encoder.
+
+    Args:
+        model: a folder, a name on the Hugging Face hub, "minilm", or "none": a BERT of random weights.
+        pooling: "mean" of a text's tokens, or the first, "cls".
+        projection: width of the heads; 0: no heads, one vector serves all tasks.
+        dropout: of the heads and the adapter.
+        frozen: the model stays as it is and reads each text once, before training; what learns stands behind it.
+        adapter: inner width of a residual layer behind the model, x + B gelu(A x), that begins as x; 0: none.
+        depths: of the model that the adapter is handed side by side, evenly from its embeddings to its last layer, which is x; 1: that
+            alone.
+        hidden: width of a model "none".
+        layers: of a model "none".
+        heads: of attention, of a model "none".
+        texts_at_once: so many are encoded at a time, and once more on the way back, so that memory holds the insides of so many texts
+            and no more (gradient caching); 0: all are held.
+    """
+
+    model: str = MINILM
+    pooling: str = "mean"
+    projection: int = 0
+    dropout: float = 0.1
+    frozen: bool = False
+    adapter: int = 0
+    depths: int = 1
+    hidden: int = 384
+    layers: int = 6
+    heads: int = 12
+    texts_at_once: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
+        check_share("dropout", self.dropout)
+        for least, settings in ((0, ("projection", "adapter", "texts_at_once")), (1, ("depths", "hidden", "layers", "heads"))):
+            for setting in settings:
+                if getattr(self, setting) < least:
+                    raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
+        if self.depths > 1 and not self.adapter:
+            raise SettingError(f"depths came as {self.depths} without an adapter to join them; wanted adapter = 4096 or so, or depths = 1.")
+        if self.hidden % self.heads:
+            raise SettingError(f"hidden came as {self.hidden} with {self.heads} heads; wanted a multiple of heads.")
+
+    @property
+    def dim(self) -> int:
+        """Of the token table."""
+        return self._widths[0]
+
+    @property
+    def output_dim(self) -> int:
+        return self.projection or self._widths[1]
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        return (self.hidden, self.hidden) if self.model == NONE else widths(model_folder(self.model))
+
+    def build(self) -> TransformerEncoder:
+        """With the weights of the model, and its `word_vectors` to begin the token table with."""
+        if self.model == NONE:
+            return self.rebuild(bert_config(self.hidden, self.layers, self.heads))
+        return TransformerEncoder(self, *from_folder(model_folder(self.model)))
+
+    def rebuild(self, architecture: dict[str, Any]) -> TransformerEncoder:
+        """The module whose `architecture` this was, for weights that come from elsewhere: the model's folder is not looked at."""
+        return TransformerEncoder(self, from_config(architecture))
+
+
+class TransformerEncoder(nn.Module):
+    """Token places -> one vector a text. Word embeddings are the table handed along; all else is the model's own."""
+
+    def __init__(self, settings: Transformer, model: Any, word_vectors: Tensor | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.model = model
+        self.word_vectors = word_vectors  # (n, dim) for rows 1 to n of the table; no part of what is saved, and free to be set to None
+        self.texts_at_once = settings.texts_at_once  # made smaller when memory runs out
+        width = int(model.config.hidden_size)
+        self.depths = _spread(settings, model.config.num_hidden_layers) if settings.depths > 1 else ()
+        self.hidden = width * settings.depths
+        self.most_tokens = most_positions(model)
+        self.adapter = Adapter(width, settings.depths, settings.adapter, settings.dropout) if settings.adapter else None
+        self.heads = nn.ModuleDict()
+        if settings.projection:
+            self.heads["labels"] = nn.Sequential(nn.Linear(width, settings.projection), nn.Tanh(), Dropout(settings.dropout))
+            self.heads["classifiers"] = nn.Sequential(nn.Linear(width, settings.projection), Dropout(settings.dropout))
+        self.requires_grad_()
+        self.train()  # the library hands over a model in evaluation mode
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        super().train(mode)
+        self.model.train(mode and not self.settings.frozen)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> TransformerEncoder:
+        super().requires_grad_(requires_grad)
+        self.model.requires_grad_(requires_grad and not self.settings.frozen)
+        return self
+
+    def architecture(self) -> dict[str, Any]:
+        """What `Transformer.rebuild` makes the same module of, without its weights; JSON can hold it."""
+        return config_of(self.model)
+
+    def fits(self, n_tokens: int) -> None:
+        """Raise where the tokens of a tokenizer, `n_tokens` with padding, are not those that the model has vectors for."""
+        if self.word_vectors is not None and len(self.word_vectors) != n_tokens - 1:
+            raise SettingError(
+                f"The tokenizer does not fit the encoder: it has {n_tokens - 1:,} tokens, and {self.settings.model} has "
+                f"{len(self.word_vectors):,} word vectors. Wanted tokens.kind=pretrained with tokens.model={self.settings.model}."
+            )
+
+    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+        """(b, hidden), depth by depth; zeros for a text without tokens."""
+        if tokens.read is not None:
+            return tokens.read
+        lengths = tokens.offsets.diff().cpu().numpy()
+        if self.most_tokens is not None and len(lengths) and lengths.max() > self.most_tokens:
+            raise SettingError(
+                f"A text of {lengths.max()} tokens came, and {self.settings.model} takes {self.most_tokens}; "
+                f"wanted tokens.max_tokens={self.most_tokens} or less."
+            )
+        if len(tokens.ids) and can_pack(self.model, int(lengths.max()), table.device):
+            return self._end_to_end(tokens, table, lengths)
+        order = np.argsort(lengths, kind="stable")
+        ascending = lengths[order]
+        n_empty = int(np.searchsorted(ascending, 1))
+        rows = torch.from_numpy(order).to(table.device)
+        starts, ends = tokens.offsets[rows, None], tokens.offsets[rows + 1, None]  # (b, 1)
+        found = [torch.zeros(n_empty, self.hidden, device=table.device)]
+        for first, stop in self._runs(ascending[n_empty:], table.device):
+            run = slice(n_empty + first, n_empty + stop)
+            width = int(ascending[run.stop - 1])
+            places = starts[run] + torch.arange(width, device=table.device)  # (texts of the run, width)
+            inside = places < ends[run] if ascending[run.start] < width else None
+            ids = tokens.ids[places.clamp_(max=len(tokens.ids) - 1)]
+            if self.texts_at_once and torch.is_grad_enabled():
+                found.append(checkpoint(self._pooled, ids, inside, table, use_reentrant=False))
+            else:
+                found.append(self._pooled(ids, inside, table))
+        return torch.cat(found)[torch.argsort(rows)]
+
+    def _end_to_end(self, tokens: TokenBatch, table: Tensor, lengths: Offsets) -> Tensor:
+        """What `forward` gives, without padding."""
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        most = CPU_MOST if table.device.type == "cpu" else GPU_MOST
+        found, first = [], 0
+        while first < len(lengths):
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
+            stop = min(stop, first + (self.texts_at_once or len(lengths)))
+            ids = tokens.ids[ends[first] : ends[stop]]
+            inputs = ids, tokens.offsets[first : stop + 1] - tokens.offsets[first], int(lengths[first:stop].max()), table
+            if self.texts_at_once and torch.is_grad_enabled():
+                found.append(checkpoint(self._pooled_end_to_end, *inputs, use_reentrant=False))
+            else:
+                found.append(self._pooled_end_to_end(*inputs))
+            first = stop
+        return torch.cat(found)
+
+    def _pooled_end_to_end(self, ids: Tensor, offsets: Tensor, longest: int, table: Tensor) -> Tensor:
+        """One vector a text, (b, hidden), of ids (n,)."""
+        kind = torch.get_autocast_dtype(table.device.type) if torch.is_autocast_enabled(table.device.type) else table.dtype
+        states = packed(self.model, functional.embedding(ids, table), offsets, longest, kind, self.depths).float()
+        lengths = offsets.diff()[:, None]
+        if self.settings.pooling == "cls":
+            return states[offsets[:-1].clamp(max=len(states) - 1)] * (lengths > 0)
+        total: Tensor = torch.segment_reduce(states, "sum", offsets=offsets, axis=0, initial=0)
+        return total / lengths.clamp(min=1)
+
+    def _runs(self, lengths: Offsets, device: torch.device) -> list[tuple[int, int]]:
+        cost, most = (CPU_START, CPU_MOST) if device.type == "cpu" else (GPU_START, GPU_MOST)
+        return runs_of_like_length(lengths, cost, most, self.texts_at_once or len(lengths))
+
+    def _pooled(self, ids: Tensor, inside: Tensor | None, table: Tensor) -> Tensor:
+        """One vector a text, (b, hidden), of ids (b, width), of which those `inside` are the text's own; None: all are."""
+        vectors = functional.embedding(ids, table)  # (b, width, dim)
+        if inside is not None:
+            vectors = vectors * inside[..., None]
+        mask = None if inside is None else inside.long()
+        is_short = ids.is_cuda and ids.shape[1] <= SHORT
+        attend_by(self.model, "eager" if is_short else "sdpa")
+        with _attention(table.device):
+            told = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True, output_hidden_states=bool(self.depths))
+        states = told.last_hidden_state.float()
+        if self.depths:
+            states = torch.cat([*(told.hidden_states[depth].float() for depth in self.depths[:-1]), states], dim=2)
+        if self.settings.pooling == "cls":
+            first: Tensor = states[:, 0]
+            return first
+        if inside is None:
+            mean: Tensor = states.mean(dim=1)
+            return mean
+        total: Tensor = (states * inside[..., None]).sum(dim=1)
+        return total / inside.sum(dim=1, keepdim=True)
+
+    def head(self, hidden: Tensor, task: str) -> Tensor:
+        """The texts' vectors for "classifiers", or for "labels" and whatever else: (b, output_dim)."""
+        if self.adapter is not None:
+            hidden = self.adapter(hidden)
+        if not self.heads:
+            return hidden
+        vectors: Tensor = self.heads[task if task in self.heads else "labels"](hidden)
+        return vectors
+
+
+class Adapter(nn.Module):
+    """x + B gelu(A [..., x]), which begins as x, the last of the vectors that are handed to it side by side."""
+
+    def __init__(self, dim: int, depths: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.dim, self.scale = dim, dim**0.5
+        self.widen, self.narrow, self.dropout = nn.Linear(depths * dim, inner), nn.Linear(inner, dim), Dropout(dropout)
+        nn.init.zeros_(self.narrow.weight)
+        nn.init.zeros_(self.narrow.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        parts = functional.normalize(hidden.unflatten(1, (-1, self.dim)), dim=2)  # (b, depths, dim)
+        vectors = self.dropout(self.scale * parts.flatten(1))
+        found: Tensor = vectors[:, -self.dim :] + self.narrow(self.dropout(functional.gelu(self.widen(vectors))))
+        return found
+
+
+def _spread(settings: Transformer, n_layers: int) -> tuple[int, ...]:
+    """Depths from 0, the embeddings, to the last layer."""
+    if settings.depths > n_layers + 1:
+        raise SettingError(f"depths came as {settings.depths}, and {settings.model} has {n_layers} layers; wanted {n_layers + 1} or less.")
+    return tuple(round(place * n_layers / (settings.depths - 1)) for place in range(settings.depths))
+
+
+def _attention(device: torch.device) -> AbstractContextManager[object]:
+    """Kernels that take any shape at once. That of cuDNN is compiled anew for every shape, and every run has one of its own."""
+    if device.type != "cuda":
+        return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])

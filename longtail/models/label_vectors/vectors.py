@@ -1,0 +1,231 @@
+"""The vectors that labels are scored with: free ones, ones made of the label's text or its neighbours' texts, and their mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor, nn
+from torch.nn import functional
+
+from longtail.core.errors import DataError, SettingError
+from longtail.models.encoders.bag import ResidualBlock
+from longtail.models.encoders.dropout import check_share
+from longtail.models.label_vectors.mixtures import MIXTURES, mixture
+from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.models.table import EveryRow, Table, weighted_sum
+
+PARTS = ("text", "graph", "free", "encoded")
+CONVOLUTIONS = ("gale", "lightgcn", "gcn")
+STARTS = ("random", "text", "graph", "encoded")
+BLOCKS = ("scaled", "gated", "none")
+AT_ONCE = 1 << 14  # labels whose texts are summed in one go
+NEARLY_ALL = 3  # a third of the labels is nearly all
+FIRST_BIAS = -6.0  # a chance of 1 in 400: nearly every label is wrong for a row, and learning that by steps would take long
+
+
+@dataclass(frozen=True)
+class LabelVectors:
+    """Settings of the label side.
+
+    Args:
+        parts: any of "text" (the sum of its text's token vectors, LTE), "graph" (of its neighbours' texts, GALE), "free" (a vector of
+            its own) and "encoded" (its text through the encoder that reads inputs, as two-tower models have it).
+        mix: how parts become one vector: "sum", "gated" (a learnt weight per part and dimension, DECAF), "attention" (per label, ECLARE).
+        order: graph convolutions of orders 1 to this, each with a block of its own.
+        convolution: "gale" (a residual block behind it), "lightgcn" (nothing behind it) or "gcn" (linear and ReLU behind it).
+        start: what free vectors start as: "random", the label's text, its neighbours' texts ("graph"), or its text "encoded".
+        dropout: after every ReLU of the label side.
+        block: "scaled" or "gated", the residual block behind a text (see `encode.bag.ResidualBlock`), or "none" for the sum as it is.
+        bias: a number per label besides its vector, as in most linear classifiers.
+        unit: vectors of labels and of texts are scaled to length 1, so that scores are cosines.
+    """
+
+    parts: tuple[str, ...] = ("free",)
+    mix: str = "sum"
+    order: int = 1
+    convolution: str = "gale"
+    start: str = "random"
+    dropout: float = 0.2
+    block: str = "scaled"
+    bias: bool = True
+    unit: bool = False
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("mix", self.mix, MIXTURES),
+            ("convolution", self.convolution, CONVOLUTIONS),
+            ("start", self.start, STARTS),
+            ("block", self.block, BLOCKS),
+        ):
+            if value not in known:
+                raise SettingError(f"{what} came as {value!r}; wanted one of {', '.join(known)}.")
+        if not self.parts or set(self.parts) - set(PARTS) or len(set(self.parts)) != len(self.parts):
+            raise SettingError(f"parts came as {list(self.parts)}; wanted some of {', '.join(PARTS)}, each once.")
+        if self.order < 1:
+            raise SettingError(f"order came as {self.order}; wanted 1 or more.")
+        check_share("dropout", self.dropout)
+
+    @property
+    def needs_graph(self) -> bool:
+        return "graph" in self.parts or self.start == "graph"
+
+    @property
+    def sums_tokens(self) -> bool:
+        """Whether vectors are made of token vectors, and so are as long as these."""
+        return "text" in self.parts or self.start == "text" or self.needs_graph
+
+    @property
+    def needs_text(self) -> bool:
+        return self.sums_tokens or "encoded" in self.parts or self.start == "encoded"
+
+    def text_rows(self, texts: csr_matrix | None, graph: csr_matrix | None) -> list[csr_matrix]:
+        """What is summed over the token table: the label's own tokens, and those of its neighbours, order by order.
+
+        A convolution of summed token vectors is the sum over convolved token rows, G (Z E) = (G Z) E, so the graph is
+        applied to tokens once, before training, and never again.
+        """
+        rows: list[csr_matrix] = []
+        if not {"text", "graph"} & set(self.parts):
+            return rows
+        if texts is None:
+            raise DataError("The labels have no texts, which this recipe's label vectors are made of; type labels.parts=free.")
+        if "text" in self.parts:
+            rows.append(texts)
+        if "graph" in self.parts:
+            if graph is None:
+                raise DataError("There is no label graph, which this recipe's label vectors are made of; leave graph out of labels.parts.")
+            around = texts
+            for _ in range(self.order):
+                around = csr_matrix(graph @ around)
+                rows.append(around)
+        return rows
+
+    def build(
+        self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device, sequences: RaggedRows | None = None
+    ) -> LabelSide:
+        return LabelSide(self, n_labels, dim, rows, device, sequences)
+
+
+class LabelSide(nn.Module):
+    """Vectors and biases of labels, made when asked for, so that a step pays for the labels it scores and no others.
+
+    Args:
+        rows: what is summed over the token table, see `LabelVectors.text_rows`.
+        sequences: the tokens of label texts in reading order, where a part of the vectors is "encoded".
+    """
+
+    def __init__(
+        self,
+        settings: LabelVectors,
+        n_labels: int,
+        dim: int,
+        rows: Sequence[csr_matrix],
+        device: torch.device,
+        sequences: RaggedRows | None = None,
+    ) -> None:
+        super().__init__()
+        if "encoded" in settings.parts and sequences is None:
+            raise DataError("The labels have no texts, which this recipe's label vectors are made of; type labels.parts=free.")
+        self.sequences = sequences if "encoded" in settings.parts else None
+        self.settings, self.n_labels, self.dim = settings, n_labels, dim
+        self.texts = [RaggedRows.of(part, device) for part in rows]
+        self._rows, self._every = list(rows), list[EveryRow]()
+        self.blocks = nn.ModuleList(self._block(place) for place in range(len(rows)))
+        self.free = Table(n_labels, dim, scale=0.02) if "free" in settings.parts else None
+        self.bias = Table(n_labels, 1, scale=0.0) if settings.bias else None
+        if self.bias is not None:
+            nn.init.constant_(self.bias.weight, FIRST_BIAS)
+        n_parts = len(rows) + (self.free is not None) + (self.sequences is not None)
+        self.mix = mixture(settings.mix, n_parts, dim, settings.dropout)
+        self.summed: list[Tensor] | None = None  # (n_labels, dim) each, where the token table is frozen
+
+    def _block(self, place: int) -> nn.Module:
+        if self.settings.block == "none":
+            return nn.Identity()
+        is_own_text = "text" in self.settings.parts and place == 0
+        if is_own_text or self.settings.convolution == "gale":
+            return ResidualBlock(self.dim, self.settings.dropout, self.settings.block)
+        if self.settings.convolution == "gcn":
+            return nn.Sequential(nn.Linear(self.dim, self.dim), nn.ReLU())
+        return nn.Identity()
+
+    @torch.no_grad()
+    def sum_once(self, table: Tensor) -> None:
+        """The token table is frozen from here on: sum label texts now instead of in every step."""
+        self.summed = [torch.cat([weighted_sum(part, table) for part in _in_pieces(rows)]) for rows in self.texts]
+
+    @torch.no_grad()
+    def start_free_at(self, rows: csr_matrix, table: Tensor) -> None:
+        """Let free vectors start as sums of these token rows."""
+        assert self.free is not None
+        start = torch.cat([weighted_sum(part, table) for part in _in_pieces(RaggedRows.of(rows, table.device))])
+        self.free.weight.copy_(start)
+
+    def tokens(self, labels: Tensor | None) -> list[TokenBatch]:
+        """The token rows that `vectors` wants summed; none where it has their sums, or makes them of all labels at once."""
+        if self.summed is not None or labels is None or self._nearly_all(labels):
+            return []
+        return [rows.take(labels) for rows in self.texts]
+
+    def to_encode(self, labels: Tensor | None) -> TokenBatch | None:
+        """The token rows that `vectors` wants encoded."""
+        if self.sequences is None:
+            return None
+        return self.sequences.all() if labels is None else self.sequences.take(labels)
+
+    def _nearly_all(self, labels: Tensor) -> bool:
+        """Whether it is cheaper to sum the texts of all labels, whose order is known, than of these."""
+        return bool(self.texts) and NEARLY_ALL * len(labels) >= self.n_labels and self.n_labels > AT_ONCE
+
+    def _sums_of_all(self, table: Tensor) -> list[Tensor]:
+        if not self._every:
+            self._every = [EveryRow(part, table.device) for part in self._rows]
+        return [every.sums(table) for every in self._every]
+
+    def vectors(
+        self, labels: Tensor | None, sums: Sequence[Tensor], table: Tensor, encoded: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Vectors (m, dim) and biases (m,) of these labels, which come without repeats; of all of them for None.
+
+        Args:
+            sums: of what `tokens` names, (m, dim) each.
+            table: all token vectors, for when that was nothing.
+            encoded: (m, dim) what the encoder makes of what `to_encode` names.
+        """
+        if self.summed is not None:
+            sums = [part if labels is None else part.index_select(0, labels) for part in self.summed]
+        elif labels is None:
+            sums = self._sums_of_all(table)
+        elif self.texts and not sums:
+            sums = [part.index_select(0, labels) for part in self._sums_of_all(table)]
+        parts = [block(part) for block, part in zip(self.blocks, sums, strict=True)]
+        if self.free is not None:
+            parts.append(self.free.weight if labels is None else self.free.rows(labels))
+        if encoded is not None:
+            parts.append(encoded)
+        bias = None
+        if self.bias is not None:
+            bias = (self.bias.weight if labels is None else self.bias.rows(labels)).squeeze(1)
+        made = self.mix(parts)
+        return functional.normalize(made, dim=1) if self.settings.unit else made, bias
+
+
+def _in_pieces(rows: RaggedRows) -> Iterator[TokenBatch]:
+    places = torch.arange(len(rows), device=rows.offsets.device)
+    return (rows.take(part) for part in places.split(AT_ONCE))
+
+
+def graph_penalty(vectors: Tensor, labels: Tensor, similarity: csr_matrix) -> Tensor:
+    """The GLaS regulariser (seed 000, equation 8) over some labels: mean of (<w_i, w_j> - S_ij)^2.
+
+    Args:
+        labels: (m,) whose vectors these are; the penalty is of the pairs among them.
+        similarity: S, with 0.5 (P(i|j) + P(j|i)) off the diagonal and 1 on it.
+    """
+    places = labels.cpu().numpy()
+    wanted = torch.from_numpy(np.ascontiguousarray(similarity[places][:, places].toarray(), dtype=np.float32)).to(vectors.device)
+    return (vectors @ vectors.T - wanted).square().mean()
