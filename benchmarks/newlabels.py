@@ -48,8 +48,8 @@ def hide(data: Dataset, share: float, seed: int) -> tuple[Dataset, Texts]:
 
 def precisions(found: Predictions, truth: csr_matrix, rows: np.ndarray) -> list[float]:
     """In percent, of these rows."""
-    judged = judge(replace(found, ids=found.ids[rows], scores=found.scores[rows]), truth[rows])
-    return [100 * float(precision_at(k, judged).mean()) for k in KS]
+    validation_metrics = judge(replace(found, ids=found.ids[rows], scores=found.scores[rows]), truth[rows])
+    return [100 * float(precision_at(k, validation_metrics).mean()) for k in KS]
 
 
 def report(model: XMC, data: Dataset, texts: Texts, sweep: bool) -> None:

@@ -26,18 +26,18 @@ from longtail.data.augment.rows import Augmentation, Augmented
 from longtail.data.graph.normalise import NORMALISERS
 from longtail.evaluation.adaptive import adaptive
 from longtail.evaluation.predictions import most_filtered
-from longtail.inference.ensemble import Choir, Voice
+from longtail.inference.ensemble import Ensemble, Member
 from longtail.inference.explain import Explanation, TrainingRows, explain
-from longtail.inference.label_parts import Head, heads_of
+from longtail.inference.label_parts import TowerParts, tower_parts_of
 from longtail.inference.new_labels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.inference.scorer import Ranker, ranker_of
-from longtail.inference.stacking import judged, weighed, weighed_heads
+from longtail.inference.scorer import Scorer, scorer_of
+from longtail.inference.stacking import validation_metrics, with_stacking_weights, with_tower_weights
 from longtail.recipes.recipe import Recipe, read_recipe
 from longtail.storage.model_folder import Stored, load_model, load_rows, save_model
 from longtail.tokens.word_vectors import pretrained_vectors
 from longtail.training.checkpoint import Saved, drop_checkpoint, load_checkpoint
-from longtail.training.monitor import Watch, device_for
-from longtail.training.trainer import Course, Material
+from longtail.training.monitor import TrainingMonitor, device_for
+from longtail.training.trainer import Trainer, TrainingData
 
 MEASURED = ("P@1", "PSP@1")
 LEAST_TO_WEIGH = 32  # validation rows: of fewer one cannot learn what recipes beside each other count
@@ -58,7 +58,7 @@ class XMC:
         self.device = device_for(device)
         self.stored: Stored | None = None
         self._maker: Maker | None = None  # of new labels, from what was trained or last saved as a whole
-        self._heads: tuple[Stored, list[list[Head]]] | None = None  # label vectors in parts, once they were asked for
+        self._heads: tuple[Stored, list[list[TowerParts]]] | None = None  # label vectors in parts, once they were asked for
         self._rows: TrainingRows | None = None  # where they are at hand
         self._checkpoint: Path | None = None  # of the training that made it, until it is saved
         self._n_entries = 0  # of the log of labels in the model's folder
@@ -115,47 +115,47 @@ class XMC:
         if main.validation:
             held_out = validation_split(data, main.validation, self.seed, enough=ENOUGH_TO_WEIGH)
         place = None if checkpoint is None else Path(checkpoint)
-        voices: list[Voice] = []
+        members: list[Member] = []
         history: list[dict[str, Any]] = []
         n_before, seconds_before = 0, 0.0
         augmentation = self.augmentation(held_out or data)
-        made: list[tuple[Recipe, Material]] = []
+        made: list[tuple[Recipe, TrainingData]] = []
         for recipe in recipes:
             alike = [known for other, known in made if _reads_alike(recipe, other)]
-            material = alike[0] if alike else self.material(held_out or data, recipe, augmentation)
-            material = replace(material, cache=None if cache is None else Path(cache))
-            made.append((recipe, material))
-            mark = self._fingerprint(material, recipe)
-            rankers: list[Ranker] = []
+            training_data = alike[0] if alike else self.training_data(held_out or data, recipe, augmentation)
+            training_data = replace(training_data, cache=None if cache is None else Path(cache))
+            made.append((recipe, training_data))
+            mark = self._fingerprint(training_data, recipe)
+            scorers: list[Scorer] = []
             for member in range(recipe.ensemble):
                 member_place = None if place is None else place / f"{n_before + member}"
-                course = Course(recipe.parts, material, self.device, self.seed * 1000 + member)
-                validate = None if held_out is None else self._validation(course, held_out, recipe)
+                trainer = Trainer(recipe.parts, training_data, self.device, self.seed * 1000 + member)
+                validate = None if held_out is None else self._validation(trainer, held_out, recipe)
                 title = recipe.name if recipe.ensemble == 1 else f"{recipe.name} {member + 1} of {recipe.ensemble}"
                 notes = {"mark": mark, "member": member}
-                with freed_memory_kept(), Watch(course, title, validate, main.patience, member_place, minutes, notes) as watch:
+                with freed_memory_kept(), TrainingMonitor(trainer, title, validate, main.patience, member_place, minutes, notes) as monitor:
                     own = None if member_place is None else _own_checkpoint(member_place, mark)
                     if own is not None:
-                        watch.resume(own.notes, own.group("best"))
-                    course.run(watch, own)
-                    watch.finished(last=recipe is recipes[-1] and member + 1 == recipe.ensemble)
-                history += [{"member": n_before + member, **entry} for entry in watch.history]
-                seconds_before += watch.seconds_before
-                ranker = _ranker(course, recipe)
-                if held_out is not None and (ranker.way == "fused" or len(ranker.heads) > 1):
-                    ranker = weighed_heads(ranker, material.tokenizer, held_out, self.device)
-                rankers.append(ranker)
-            voices.append(Voice(material.tokenizer, rankers))
-            if material.tokenizer.n_cut and not alike:  # which was told of these tokens already
+                        monitor.resume(own.notes, own.group("best"))
+                    trainer.run(monitor, own)
+                    monitor.finished(last=recipe is recipes[-1] and member + 1 == recipe.ensemble)
+                history += [{"member": n_before + member, **entry} for entry in monitor.history]
+                seconds_before += monitor.seconds_before
+                scorer = _scorer(trainer, recipe)
+                if held_out is not None and (scorer.way == "fused" or len(scorer.towers) > 1):
+                    scorer = with_tower_weights(scorer, training_data.tokenizer, held_out, self.device)
+                scorers.append(scorer)
+            members.append(Member(training_data.tokenizer, scorers))
+            if training_data.tokenizer.n_cut and not alike:  # which was told of these tokens already
                 longer = f"are longer than {recipe.tokens.max_tokens} tokens, and what is behind them was cut off"
-                sys.stderr.write(f"{recipe.name}: {material.tokenizer.n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
+                sys.stderr.write(f"{recipe.name}: {training_data.tokenizer.n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
             n_before += recipe.ensemble
-        if held_out is not None and len(voices) > 1:
-            voices = weighed(voices, held_out, self.device)
+        if held_out is not None and len(members) > 1:
+            members = with_stacking_weights(members, held_out, self.device)
         elif self.recipe.beside:
             few = f"fewer than {LEAST_TO_WEIGH} validation rows cannot weigh the recipes beside it; validation= holds out more"
             sys.stderr.write(f"{main.name} was trained alone: {few}.\n")
-        self.stored = self._finished(main, data, made[0][1], voices, history, seconds_before + time.monotonic() - began)
+        self.stored = self._finished(main, data, made[0][1], members, history, seconds_before + time.monotonic() - began)
         self._maker, self._n_entries = Maker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
         self._checkpoint = place
@@ -168,15 +168,15 @@ class XMC:
             by: another way to find them than the recipe's, see `longtail.recipes.recipe.PredictSettings`: "all", "clusters" or "fused".
         """
         stored = self._trained()
-        choir = stored.choir
-        if by is not None and any(ranker.way != by for ranker in stored.rankers):
-            choir = Choir([replace(voice, rankers=[ranker.by(by) for ranker in voice.rankers]) for voice in stored.voices], stored.index)
+        ensemble = stored.ensemble
+        if by is not None and any(scorer.way != by for scorer in stored.scorers):
+            ensemble = Ensemble([replace(member, scorers=[scorer.by(by) for scorer in member.scorers]) for member in stored.members], stored.index)
         if k < 1:
             raise SettingError(f"k came as {k}; wanted 1 or more.")
         if isinstance(texts, str):
             raise SettingError("One text came where a list of texts was wanted; type predict([text]).")
         k = min(k, len(stored.label_counts))
-        found = choir.predict(Texts.of(texts), k, self.device)
+        found = ensemble.predict(Texts.of(texts), k, self.device)
         return replace(found, label_texts=stored.label_texts)
 
     def predict_test(self, data: Dataset, k: int = 100) -> Predictions:
@@ -220,12 +220,12 @@ class XMC:
             kept = self._training_rows() if rows else None
             if kept is not None and len(kept[0].buffer) + 4 * kept[1].nnz > MOST_ROW_BYTES:
                 kept = None
-            heard = self._trained().heard()
-            save_model(Path(folder), heard, kept)
+            retrieved = self._trained().retrieved()
+            save_model(Path(folder), retrieved, kept)
             if self._checkpoint is not None:
                 drop_checkpoint(self._checkpoint)
                 self._checkpoint = None
-            self.stored = replace(heard, folder=Path(folder))
+            self.stored = replace(retrieved, folder=Path(folder))
             self._maker, self._n_entries = Maker(self.stored), 0
 
     def add_labels(self, texts: Sequence[str]) -> list[int]:
@@ -255,7 +255,7 @@ class XMC:
         """Why a label, by its id or text, is predicted for a text; without one the label that is predicted first."""
         stored = self._trained()
         if self._heads is None or self._heads[0] is not stored:
-            self._heads = stored, [heads_of(stored, place) for place in range(len(stored.rankers))]
+            self._heads = stored, [tower_parts_of(stored, place) for place in range(len(stored.scorers))]
         return explain(stored, self._heads[1], text, label, self._training_rows(), self.device)
 
     def _training_rows(self) -> TrainingRows | None:
@@ -281,7 +281,7 @@ class XMC:
     @property
     def megabytes(self) -> float:
         """What prediction keeps in memory."""
-        return sum(ranker.n_bytes for ranker in self._trained().rankers) / 1e6
+        return sum(scorer.n_bytes for scorer in self._trained().scorers) / 1e6
 
     @property
     def seconds(self) -> float:
@@ -300,7 +300,7 @@ class XMC:
 
     # ---- what training stands on
 
-    def material(self, data: Dataset, recipe: Recipe, augmentation: Augmentation | None) -> Material:
+    def training_data(self, data: Dataset, recipe: Recipe, augmentation: Augmentation | None) -> TrainingData:
         """Rows, tokens and graph that a recipe is trained on."""
         train = data.train
         assert train.texts is not None
@@ -322,7 +322,7 @@ class XMC:
                 f"{recipe.vectors} has a vector for none of the {tokenizer.n_tokens - 1:,} tokens; wanted vectors of their words."
             )
         graph = self._graph(train.labels, recipe)
-        return Material(train, data.label_texts, tokenizer, label_rows, label_tokens, graph, start, augmentation, rows, self.seed)
+        return TrainingData(train, data.label_texts, tokenizer, label_rows, label_tokens, graph, start, augmentation, rows, self.seed)
 
     def _graph(self, labels: csr_matrix, recipe: Recipe) -> LabelGraph | None:
         if recipe.graph is None:
@@ -346,20 +346,20 @@ class XMC:
         made = named_augmentation(self.augment)
         return adaptive(data, seed=self.seed).augmentation if made is None else made
 
-    def _validation(self, course: Course, held_out: Dataset, recipe: Recipe) -> Any:
+    def _validation(self, trainer: Trainer, held_out: Dataset, recipe: Recipe) -> Any:
         def validate() -> dict[str, float]:
-            voice = Voice(course.material.tokenizer, [_ranker(course, recipe)])
-            return {name: value for name, value in judged([voice], held_out, self.device, (1,)).items() if name in MEASURED}
+            member = Member(trainer.training_data.tokenizer, [_scorer(trainer, recipe)])
+            return {name: value for name, value in validation_metrics([member], held_out, self.device, (1,)).items() if name in MEASURED}
 
         return validate
 
     # ---- what stays of it
 
-    def _fingerprint(self, material: Material, recipe: Recipe) -> str:
+    def _fingerprint(self, training_data: TrainingData, recipe: Recipe) -> str:
         """Of recipe, data, augmentation and seed: a checkpoint goes on only where all are the same."""
         digest = hashlib.sha256(repr((recipe.tables, repr(self.augment), self.seed, self.device.type)).encode())
-        train = material.train
-        for matrix in (train.labels, train.features, material.label_tokens):
+        train = training_data.train
+        for matrix in (train.labels, train.features, training_data.label_tokens):
             if matrix is not None:
                 for array in (matrix.indptr, matrix.indices, matrix.data):
                     digest.update(np.ascontiguousarray(array).tobytes())
@@ -369,7 +369,7 @@ class XMC:
         return digest.hexdigest()
 
     def _finished(
-        self, recipe: Recipe, data: Dataset, material: Material, voices: list[Voice], history: list[dict[str, Any]], seconds: float
+        self, recipe: Recipe, data: Dataset, training_data: TrainingData, members: list[Member], history: list[dict[str, Any]], seconds: float
     ) -> Stored:
         counts = np.bincount(data.train.labels.indices, minlength=data.n_labels).astype(np.int64)
         about = {
@@ -377,21 +377,21 @@ class XMC:
             "recipe": recipe.name,
             "augmentation": self.augment if isinstance(self.augment, str) else "none" if self.augment is None else repr(self.augment),
             "training rows": len(data.train),
-            "rows trained on": len(material.augmented),
+            "rows trained on": len(training_data.augmented),
             "labels": data.n_labels,
-            "tokens": voices[0].tokenizer.n_tokens,
-            "networks": sum(len(voice.rankers) for voice in voices),
+            "tokens": members[0].tokenizer.n_tokens,
+            "networks": sum(len(member.scorers) for member in members),
             "seed": self.seed,
             "device": self.device.type,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
             "seconds": round(seconds, 1),
         }
-        return Stored(recipe, voices, data.label_texts, counts, material.graph, about, history)
+        return Stored(recipe, members, data.label_texts, counts, training_data.graph, about, history)
 
 
-def _ranker(course: Course, recipe: Recipe) -> Ranker:
-    heads = tuple(head for head in recipe.predict.heads if head in course.network.sides)  # a stage may not have come to the second
-    return ranker_of(course, recipe.predict.by, heads or ("labels",), recipe.predict.unit)
+def _scorer(trainer: Trainer, recipe: Recipe) -> Scorer:
+    towers = tuple(tower for tower in recipe.predict.towers if tower in trainer.network.towers)  # a stage may not have come to the second
+    return scorer_of(trainer, recipe.predict.by, towers or ("labels",), recipe.predict.unit)
 
 
 def named_augmentation(typed: str) -> Augmentation | None:
@@ -429,7 +429,7 @@ def _with_enough_rows(recipe: Recipe, n_rows: int) -> Recipe:
     n_validation = round(n_rows * recipe.validation)
     if not recipe.beside or n_validation >= LEAST_TO_WEIGH:
         return recipe
-    has_use = recipe.patience or len(recipe.predict.heads) > 1
+    has_use = recipe.patience or len(recipe.predict.towers) > 1
     return replace(recipe, beside=(), validation=recipe.validation if has_use else 0.0)
 
 

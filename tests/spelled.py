@@ -19,7 +19,7 @@ from longtail.evaluation.metrics import judge, precision_at
 N_LABELS = 24
 QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropout=0")
 # a transformer of random weights and its own vocabulary in place of the pretrained one
-TINY = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.heads=2", "batch_size=32", "learning_rate=0.003")
+TINY = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.attention_heads=2", "batch_size=32", "learning_rate=0.003")
 # what keeps a recipe the system it is and lets it learn two hundred rows in a second or two
 SMALL: dict[str, tuple[str, ...]] = {
     "default": (*QUICK, "labels.dropout=0", "word_dropout=0", "dim=64", "epochs=6", "ensemble=1", "beside=[]", "validation=0"),

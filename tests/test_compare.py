@@ -34,7 +34,7 @@ from longtail.experiments.compare.peers.run import PeerRun
 from longtail.experiments.compare.plans import METRICS, Plan, grid, read_table
 from longtail.experiments.compare.tables import filled
 from longtail.recipes.recipe import read_recipe
-from longtail.training.monitor import Watch
+from longtail.training.monitor import TrainingMonitor
 from tests.spelled import Command, spelled_out, write_table
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
@@ -152,15 +152,15 @@ def test_a_comparison_that_was_stopped_goes_on(data: Dataset, tmp_path: Path, fi
     def run(place: str) -> list[Row]:
         return compared(data, ["default"], ["none", "gandalf"], folder=tmp_path / place)
 
-    real = Watch.stepped
+    real = TrainingMonitor.stepped
 
-    def stepped(watch: Watch, *arguments: Any) -> None:
+    def stepped(monitor: TrainingMonitor, *arguments: Any) -> None:
         if fits[-1][1] == "gandalf":  # in the second cell
-            watch._interrupt(2, None)
-        real(watch, *arguments)
+            monitor._interrupt(2, None)
+        real(monitor, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Watch, "stepped", stepped)
+        patch.setattr(TrainingMonitor, "stepped", stepped)
         with pytest.raises(KeyboardInterrupt):
             run("stopped")
     assert sorted(path.suffix for path in (tmp_path / "stopped").iterdir()) == [".checkpoint", ".json", ".npz"]
@@ -189,7 +189,7 @@ def test_a_cell_that_is_trained_is_kept_before_ctrl_c_is_heard(
         assert "it is measured and kept first" in capsys.readouterr().err
         assert signal.getsignal(signal.SIGINT) is before
     monkeypatch.setattr(XMC, "predict_test", real)
-    monkeypatch.setattr(Watch, "stepped", lambda *_: pytest.fail("trained once more"))
+    monkeypatch.setattr(TrainingMonitor, "stepped", lambda *_: pytest.fail("trained once more"))
     again = compared(data, ["default"], folder=tmp_path / "2")
     monkeypatch.undo()
     (whole,), (measured,) = compared(data, ["default"], folder=tmp_path / "whole")[0].cells, again[0].cells
@@ -294,12 +294,12 @@ def test_peers_stand_beside_recipes(
 
 
 def test_parts_are_measured_by_themselves(data: Dataset, tmp_path: Path) -> None:
-    settings = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.heads=2", "batch_size=96", "epochs=1")
+    settings = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.attention_heads=2", "batch_size=96", "epochs=1")
     (row,) = compared(data, ["unidec"], settings=settings, folder=tmp_path)
     cell = row.cells[0]
     assert list(cell.apart) == ["labels", "classifiers"] and cell.components == []
     for head, metrics in cell.apart.items():
-        alone = XMC.from_recipe("unidec", [*settings, f'predict.heads=["{head}"]'], device="cpu").fit(data)
+        alone = XMC.from_recipe("unidec", [*settings, f'predict.towers=["{head}"]'], device="cpu").fit(data)
         assert metrics["P@1"] == evaluate(alone.predict_test(data), data, resamples=0).metrics["P@1"]
     grid_of = metrics_grid([row], data, ("P@1", "PSP@5"), apart=True)
     assert [line[0].text for line in grid_of.rows] == ["unidec", "· labels alone", "· classifiers alone"]

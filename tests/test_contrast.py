@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from longtail.core.errors import SettingError
-from longtail.inference.search.clusters import near_and_wrong
+from longtail.inference.search.clusters import mine_hard_negatives
 from longtail.models.encoders.bag import Bag
 from longtail.models.label_vectors.vectors import LabelVectors
 from longtail.models.network import Network
@@ -23,7 +23,7 @@ from longtail.training.loop import Rows, order_of
 from longtail.training.objectives import EveryLabel, Step
 from longtail.training.optimizer import Adam
 from longtail.training.stages import Contrast, Stage
-from longtail.training.trainer import Course
+from longtail.training.trainer import Trainer
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 
@@ -94,7 +94,7 @@ def test_a_full_pool_keeps_right_labels_and_what_was_drawn_most() -> None:
 def test_near_and_wrong_by_hand() -> None:
     texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     labels = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
-    found = near_and_wrong(texts, labels, ragged([(0, 1.0)], [(0, 1.0), (1, 1.0), (2, 1.0)]), 2)
+    found = mine_hard_negatives(texts, labels, ragged([(0, 1.0)], [(0, 1.0), (1, 1.0), (2, 1.0)]), 2)
     assert found.tolist() == [[1, 2], [-1, -1]]
 
 
@@ -107,8 +107,8 @@ def network(unit: bool = True) -> Network:
     made = Network(Table(5, 4, scale=1.0), encoder.build(), 4, 4)
     texts = ragged(*[[(1 + label % 4, 1.0)] + [(1 + label // 4, 0.5)] * (label > 3) for label in range(N_LABELS)])
     sequences = RaggedRows(texts.ids.int().numpy(), texts.weights.numpy(), texts.offsets.numpy(), CPU)
-    made.sides["labels"] = LabelVectors(("encoded",), unit=unit, bias=False).build(N_LABELS, 4, [], CPU, sequences)
-    made.sides["classifiers"] = LabelVectors(("free",), bias=True).build(N_LABELS, 4, [], CPU)
+    made.towers["labels"] = LabelVectors(("encoded",), unit=unit, bias=False).build(N_LABELS, 4, [], CPU, sequences)
+    made.towers["classifiers"] = LabelVectors(("free",), bias=True).build(N_LABELS, 4, [], CPU)
     return made
 
 
@@ -119,8 +119,8 @@ def step(right: TokenBatch = RIGHT, weights: tuple[float, ...] = (1.0, 2.0, 1.0)
 
 def cosines(net: Network) -> Tensor:
     batch = step()
-    hidden, sides = net(batch.tokens, {"labels": torch.tensor([1, 4, 6])})
-    return (net.text(hidden, "labels") @ sides["labels"][0].T).float()
+    hidden, towers = net(batch.tokens, {"labels": torch.tensor([1, 4, 6])})
+    return (net.text(hidden, "labels") @ towers["labels"][0].T).float()
 
 
 def test_the_loss_is_the_mean_over_rows_that_have_an_answer() -> None:
@@ -152,7 +152,7 @@ def test_both_heads_are_learnt_in_one_pass_and_share_what_they_count() -> None:
     together = both(net, step())
     assert together.item() == pytest.approx(0.25 * alone[0].item() + 0.75 * alone[1].item(), rel=1e-5)
     together.backward()
-    free = net.side("classifiers").free
+    free = net.tower("classifiers").free
     assert free is not None and free.weight.grad is not None and free.weight.grad.is_sparse
     assert free.weight.grad.coalesce().indices()[0].tolist() == [1, 4, 6]
     assert net.table.weight.grad is not None
@@ -167,9 +167,9 @@ def test_losses_of_a_head_are_added_up() -> None:
 def test_pairs_by_themselves_are_a_mean_over_the_pool() -> None:
     """Classifiers that say 0 cost log 2 a pair, however many there are: three rows, two of which have an answer, count 1 + 2 + 1."""
     net = network()
-    side = net.side("classifiers")
-    assert side.free is not None and side.bias is not None
-    for table in (side.free, side.bias):
+    tower = net.tower("classifiers")
+    assert tower.free is not None and tower.bias is not None
+    for table in (tower.free, tower.bias):
         torch.nn.init.zeros_(table.weight)
     found = picked({"classifiers": ("bce",)}, positives=0)(net, step())
     assert found.item() == pytest.approx(math.log(2) * (1 + 2 + 1) / 2, rel=1e-5)
@@ -262,11 +262,11 @@ def test_stages_name_losses_and_rates_that_cannot_be() -> None:
 def test_an_encoder_that_tells_no_texts_apart_is_told(spread: float) -> None:
     vectors = torch.tensor([1.0, 2.0, 3.0]) + spread * torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     network = SimpleNamespace(
-        sides={"labels": None},
-        side=lambda task: SimpleNamespace(sequences=True),
+        towers={"labels": None},
+        tower=lambda task: SimpleNamespace(sequences=True),
         label_vectors=lambda task, labels: (vectors[labels], None),
     )
-    course = SimpleNamespace(network=network, material=SimpleNamespace(n_labels=5), device=torch.device("cpu"), stage=0)
+    trainer = SimpleNamespace(network=network, training_data=SimpleNamespace(n_labels=5), device=torch.device("cpu"), stage=0)
     said: list[str] = []
-    Course._tell_if_alike(course, SimpleNamespace(told=said.append))  # type: ignore[arg-type]
+    Trainer._tell_if_alike(trainer, SimpleNamespace(told=said.append))  # type: ignore[arg-type]
     assert len(said) == (spread < 1) and all("nothing was learnt. Try loss=semi-hard" in line for line in said)

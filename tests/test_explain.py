@@ -31,16 +31,16 @@ def test_a_bag_by_hand() -> None:
     model = trained("default")
     stored = model.stored
     assert stored is not None
-    ranker, tokenizer = stored.rankers[0], stored.tokenizer
-    encoder = ranker.network.encoder
-    assert isinstance(encoder, BagEncoder) and encoder.block is not None and ranker.bias is not None
+    scorer, tokenizer = stored.scorers[0], stored.tokenizer
+    encoder = scorer.network.encoder
+    assert isinstance(encoder, BagEncoder) and encoder.block is not None and scorer.bias is not None
     weight, shift = encoder.block.weight.detach().numpy(), encoder.block.bias.detach().numpy()
-    table = ranker.network.table.weight.detach().numpy()
+    table = scorer.network.table.weight.detach().numpy()
     rows = tokenizer([TEXT])
     summed = rows.weights @ table[rows.ids]
     first = summed > 0
     second = weight @ (summed * first) + shift > 0
-    vector = ranker.vectors[4].numpy()
+    vector = scorer.vectors[4].numpy()
     back = first * (vector + weight.T @ (second * vector))  # what a change of the sum changes
     wanted: dict[str, float] = {}
     for token, share in zip(rows.ids.tolist(), rows.weights.tolist(), strict=True):
@@ -48,14 +48,14 @@ def test_a_bag_by_hand() -> None:
         wanted[name] = wanted.get(name, 0.0) + float(share * table[token] @ back)
     why = model.explain(TEXT, 4)
     assert {token.name: token.brings for token in why.tokens} == pytest.approx(wanted, abs=1e-4)
-    assert why.rest == close(float((second * shift) @ vector) + float(ranker.bias[4]))
+    assert why.rest == close(float((second * shift) @ vector) + float(scorer.bias[4]))
     text = summed * first + second * (weight @ (summed * first) + shift)
     own = tokenizer([NAMES[4]])
     by_text = float(text @ (own.weights @ table[own.ids]))
     assert [part.name for part in why.parts] == ["text", "free"]
     assert [part.brings for part in why.parts] == [close(by_text), close(float(text @ vector) - by_text)]
     assert why.parts[0].share == close(abs(by_text) / (abs(by_text) + abs(float(text @ vector) - by_text)))
-    assert why.evidence == close(float(text @ vector) + float(ranker.bias[4])) and why.bias == close(float(ranker.bias[4]))
+    assert why.evidence == close(float(text @ vector) + float(scorer.bias[4])) and why.bias == close(float(scorer.bias[4]))
 
 
 @pytest.mark.parametrize("recipe", ["default", "eclare", "decaf", "siamesexml", "renee", "inceptionxml"])
@@ -91,13 +91,13 @@ def test_leaving_a_word_out_by_hand() -> None:
     stored = model.stored
     assert stored is not None
     words = TEXT.split()
-    vector = stored.rankers[0].vectors[4]
+    vector = stored.scorers[0].vectors[4]
 
     def product(text: str) -> float:
         from longtail.core.values import Texts
         from longtail.inference.label_parts import rows_of
 
-        return float(stored.rankers[0].encode(rows_of(stored.tokenizer, Texts.of([text]), torch.device("cpu")))[0] @ vector)
+        return float(stored.scorers[0].encode(rows_of(stored.tokenizer, Texts.of([text]), torch.device("cpu")))[0] @ vector)
 
     why = model.explain(TEXT, 4)
     for place, word in enumerate(words):
@@ -117,13 +117,13 @@ def test_attention_is_read_from_the_folder(tmp_path: Path) -> None:
 def stored_attention(model: XMC) -> list[float]:
     """Of label 4, by the modules that trained it."""
     assert model.stored is not None
-    network = model.stored.rankers[0].network
-    side = network.side("labels")
+    network = model.stored.scorers[0].network
+    tower = network.tower("labels")
     seen: list[torch.Tensor] = []
-    side.mix.register_forward_pre_hook(lambda module, parts: seen.extend(parts[0]))
+    tower.mix.register_forward_pre_hook(lambda module, parts: seen.extend(parts[0]))
     with torch.no_grad():
         network.all_label_vectors("labels")
-        return side.mix.weights(seen)[4].tolist()  # type: ignore[operator, no-any-return]
+        return tower.mix.weights(seen)[4].tolist()  # type: ignore[operator, no-any-return]
 
 
 def test_an_added_label_and_one_that_is_gone() -> None:

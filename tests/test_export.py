@@ -34,10 +34,10 @@ def stored_of(recipe: str) -> Stored:
 
 def vectors_of(stored: Stored, texts: list[str]) -> np.ndarray[Any, Any]:
     """In float32, as files have it; prediction rounds a transformer's products to bfloat16 where the machine has units for it."""
-    rows, ranker = stored.tokenizer(texts), stored.rankers[0]
+    rows, scorer = stored.tokenizer(texts), stored.scorers[0]
     tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, torch.device("cpu")).all()
     with torch.no_grad():
-        found: np.ndarray[Any, Any] = ranker.in_heads(ranker.network.encoder(tokens, ranker.network.table.weight)).numpy()
+        found: np.ndarray[Any, Any] = scorer.in_heads(scorer.network.encoder(tokens, scorer.network.table.weight)).numpy()
     return found
 
 
@@ -87,14 +87,14 @@ def test_label_vectors_as_npy(tmp_path: Path) -> None:
     assert export(stored, "npy", tmp_path / "out") == ["label-bias.npy", "label-vectors.npy"]
     vectors, bias = np.load(tmp_path / "out" / "label-vectors.npy"), np.load(tmp_path / "out" / "label-bias.npy")
     kept = np.arange(N_LABELS) != 3
-    assert np.array_equal(vectors[kept], stored.rankers[0].vectors.numpy()[kept]) and not vectors[3].any()
-    assert stored.rankers[0].bias is not None
-    assert np.array_equal(bias[kept], stored.rankers[0].bias.numpy()[kept]) and np.isneginf(bias[3])
+    assert np.array_equal(vectors[kept], stored.scorers[0].vectors.numpy()[kept]) and not vectors[3].any()
+    assert stored.scorers[0].bias is not None
+    assert np.array_equal(bias[kept], stored.scorers[0].bias.numpy()[kept]) and np.isneginf(bias[3])
 
 
 def test_networks_have_a_file_each(tmp_path: Path) -> None:
     stored = stored_of("siamesexml")
-    twice = replace(stored, voices=[replace(stored.voices[0], rankers=stored.rankers * 2)])
+    twice = replace(stored, members=[replace(stored.members[0], scorers=stored.scorers * 2)])
     assert export(twice, "npy", tmp_path / "out") == ["label-vectors-1.npy", "label-vectors.npy"]
 
 
@@ -105,7 +105,7 @@ def test_label_vectors_as_parquet(tmp_path: Path) -> None:
     assert table.column_names == ["id", "text", "vector", "bias"] and table.num_rows == N_LABELS - 1
     row = table.slice(3, 1).to_pylist()[0]
     assert row["id"] == 4 and row["text"] == label_names(N_LABELS)[4]
-    assert np.array_equal(np.float32(row["vector"]), stored.rankers[0].vectors[4].numpy())
+    assert np.array_equal(np.float32(row["vector"]), stored.scorers[0].vectors[4].numpy())
 
 
 @pytest.mark.parametrize("settings", [("encoder.pooling=mean",), ("encoder.pooling=cls", "projection=8"), ("labels.unit=false",)])

@@ -116,7 +116,7 @@ def test_what_learns_and_what_drops(folder: Path) -> None:
 )
 def test_it_learns_and_the_transformer_stays_as_it_is(folder: Path, data: Dataset, more: tuple[str, ...]) -> None:
     model = XMC.from_recipe("frozen", settings(folder, *more)).fit(data)
-    network = model.stored.rankers[0].network  # type: ignore[union-attr]
+    network = model.stored.scorers[0].network  # type: ignore[union-attr]
     assert isinstance(network.encoder, TransformerEncoder)
     given = Transformer(str(folder)).build()
     assert given.word_vectors is not None and torch.equal(network.table.weight[1:], given.word_vectors)
@@ -154,10 +154,10 @@ def test_vectors_of_training_are_those_of_prediction(folder: Path, data: Dataset
     """Read in half precision for training, in full for prediction."""
     model = XMC.from_recipe("frozen", settings(folder, "labels.parts=encoded")).fit(data)
     assert model.stored is not None and data.label_texts is not None
-    ranker, tokenizer = model.stored.rankers[0], model.stored.tokenizer
+    scorer, tokenizer = model.stored.scorers[0], model.stored.tokenizer
     tokens = tokenizer(data.label_texts)
     rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
-    assert torch.allclose(ranker.encode(rows), ranker.vectors, atol=2e-2)
+    assert torch.allclose(scorer.encode(rows), scorer.vectors, atol=2e-2)
 
 
 def test_a_new_label_that_is_its_text_alone_is_found_by_it(folder: Path, data: Dataset) -> None:
@@ -192,7 +192,7 @@ def test_saved_resumed_and_given_new_labels(folder: Path, data: Dataset, tmp_pat
     assert (tmp_path / "checkpoint").exists()
     parted.fit(data, checkpoint=tmp_path / "checkpoint")
     assert parted.stored is not None and whole.stored is not None
-    assert torch.equal(parted.stored.rankers[0].vectors, whole.stored.rankers[0].vectors)
+    assert torch.equal(parted.stored.scorers[0].vectors, whole.stored.scorers[0].vectors)
 
 
 def test_what_cannot_be(folder: Path, data: Dataset, tmp_path: Path) -> None:

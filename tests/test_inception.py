@@ -206,12 +206,12 @@ def naive_vector(encoder: Encoder, words: Tensor, task: str) -> Tensor:
     maps = [one_circular(x, kernel, bias) for kernel, bias in zip(wide.kernels, wide.bias.split(4), strict=True)]
     if isinstance(encoder, InceptionEncoder):
         hidden = encoder.norm(functional.gelu(torch.cat(maps, dim=1)))
-        narrow, head = encoder.narrow, encoder.heads[task]
+        narrow, head = encoder.narrow, encoder.projections[task]
     else:
         weights = encoder.router(x)[0]
         mixed = functional.gelu(sum(weight * one for weight, one in zip(weights, maps, strict=True)))
         hidden = encoder.norm(mixed + x.view(1, 4, -1, 4).mean(dim=3))
-        narrow, head = encoder.heads[task]
+        narrow, head = encoder.projections[task]
     features = narrow.norm(functional.gelu(functional.conv1d(hidden, narrow.kernel, narrow.bias, stride=4))).flatten()
     return features + functional.gelu(head.linear.normed_weight() @ features + head.linear.bias)
 

@@ -25,7 +25,7 @@ from longtail.core.errors import DataError, MissingExtra, SettingError, UnknownN
 from longtail.core.kernels.search import encode_bytes, scan_bits, scan_bytes, select
 from longtail.core.values import Texts
 from longtail.evaluation.tables import to_text
-from longtail.inference.scorer import Ranker
+from longtail.inference.scorer import Scorer
 from longtail.inference.search import all_labels, exact, products
 from longtail.inference.search.exact import Exact
 from longtail.inference.search.kinds import KINDS, kind_of
@@ -419,8 +419,8 @@ def folder(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
-def rankers(folder: Path) -> list[Ranker]:
-    return load_model(folder, CPU).rankers
+def scorers(folder: Path) -> list[Scorer]:
+    return load_model(folder, CPU).scorers
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -429,12 +429,12 @@ def test_a_model_answers_with_its_index(kind: str, folder: Path, in_float32: Non
     assert before.ids.min() >= 0
     tried = index_model(folder, kind, recall=0.9)
     assert tried.chosen.kind == kind and [one.kind for one in tried.kinds] == [kind]
-    (ranker,) = rankers(folder)
-    assert ranker.index is not None and ranker.index.kind == kind
+    (scorer,) = scorers(folder)
+    assert scorer.index is not None and scorer.index.kind == kind
     after = longtail.load(folder, device="cpu").predict(TEXTS, 24)
     assert before.ids.tolist() == after.ids.tolist()
     np.testing.assert_allclose(before.scores, after.scores, rtol=1e-4)
-    assert load_model(folder, CPU, indexed=False).rankers[0].index is None
+    assert load_model(folder, CPU, indexed=False).scorers[0].index is None
     assert sorted(path.name for path in (folder / INDEX).iterdir()) == sorted([FILES, ABOUT])
     assert not list(folder.glob(".*"))
 
@@ -448,8 +448,8 @@ def test_the_fastest_kind_is_chosen(folder: Path) -> None:
     assert "recall@10" in lines[2] and f"{tried.chosen.recall:.3f}" in next(line for line in lines if "*" in line)
     assert [kind for kind in ALL for line in lines if f" {kind} " in line] == list(ALL)
     index_model(folder, "exact")
-    (ranker,) = rankers(folder)
-    assert ranker.index is not None and ranker.index.kind == "exact"
+    (scorer,) = scorers(folder)
+    assert scorer.index is not None and scorer.index.kind == "exact"
 
 
 def test_all_kinds_but_one_without_usearch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,16 +458,16 @@ def test_all_kinds_but_one_without_usearch(folder: Path, monkeypatch: pytest.Mon
     assert [one.kind for one in tried.kinds] == ["exact", "int8", "binary"]
     with pytest.raises(MissingExtra):
         index_model(folder, "hnsw")
-    assert len(rankers(folder)) == 1 and not list(folder.glob(".*"))
+    assert len(scorers(folder)) == 1 and not list(folder.glob(".*"))
 
 
 def test_vectors_stay_on_disk(folder: Path) -> None:
     index_model(folder, "int8", recall=0.5)
-    (ranker,) = rankers(folder)
-    assert ranker.index is not None
-    assert ranker.index.labels.vectors.ctypes.data == ranker.vectors.data_ptr()  # no copy of them
-    (plain,) = load_model(folder, CPU, indexed=False).rankers
-    assert torch.equal(plain.vectors, ranker.vectors)
+    (scorer,) = scorers(folder)
+    assert scorer.index is not None
+    assert scorer.index.labels.vectors.ctypes.data == scorer.vectors.data_ptr()  # no copy of them
+    (plain,) = load_model(folder, CPU, indexed=False).scorers
+    assert torch.equal(plain.vectors, scorer.vectors)
 
 
 class Known(nn.Module):
@@ -486,7 +486,7 @@ def test_two_heads_and_cosines(chances: bool, in_float32: None) -> None:
     random = np.random.default_rng(0)
     vectors, bias = torch.from_numpy(random.standard_normal((50, 8)).astype(np.float32)), torch.linspace(-1, 1, 50)
     vectors /= vectors.norm(dim=1, keepdim=True)
-    plain = Ranker(Known(), vectors, bias, "all", beta=0.3, heads=("labels", "classifiers"), scales=(1.0, 0.0), chances=chances)  # type: ignore[arg-type]
+    plain = Scorer(Known(), vectors, bias, "all", beta=0.3, heads=("labels", "classifiers"), scales=(1.0, 0.0), chances=chances)  # type: ignore[arg-type]
     np.testing.assert_allclose(plain.all_labels.searched().bias, 0.6 * np.linspace(-1, 1, 50), rtol=1e-5, atol=1e-6)
     tokens = RaggedRows(np.arange(9, dtype=np.int32), np.ones(9, np.float32), np.arange(10), CPU)
     assert plain.encode(tokens).shape == (9, 8)
@@ -501,10 +501,10 @@ def pair(tmp_path: Path) -> Path:
     """The folder of a model of two networks, of which the second is the first with other label vectors."""
     stored = trained("default").stored
     assert stored is not None
-    (ranker,) = stored.rankers
-    assert ranker.bias is not None
-    turned = replace(ranker, network=copy.deepcopy(ranker.network), vectors=ranker.vectors.roll(1, 0) / 2, bias=ranker.bias.clone())
-    save_model(tmp_path / "pair", replace(stored, voices=[replace(stored.voices[0], rankers=[ranker, turned])]))
+    (scorer,) = stored.scorers
+    assert scorer.bias is not None
+    turned = replace(scorer, network=copy.deepcopy(scorer.network), vectors=scorer.vectors.roll(1, 0) / 2, bias=scorer.bias.clone())
+    save_model(tmp_path / "pair", replace(stored, members=[replace(stored.members[0], scorers=[scorer, turned])]))
     return tmp_path / "pair"
 
 
@@ -514,10 +514,10 @@ def test_several_networks_have_one_index(kind: str, pair: Path) -> None:
     tried = index_model(pair, kind, recall=0.9)
     assert tried.chosen.kind == kind
     model = longtail.load(pair, device="cpu")
-    assert model.stored is not None and model.stored.choir.joined is not None
-    index = model.stored.choir.joined.all_labels.index
-    assert index is not None and index.kind == kind and all(ranker.index is None for ranker in model.stored.rankers)
-    one, other = model.stored.rankers
+    assert model.stored is not None and model.stored.ensemble.joined is not None
+    index = model.stored.ensemble.joined.all_labels.index
+    assert index is not None and index.kind == kind and all(scorer.index is None for scorer in model.stored.scorers)
+    one, other = model.stored.scorers
     side_by_side = torch.cat([one.vectors, other.vectors], dim=1) / 2**0.5  # each counts half, of which text and label have a root
     np.testing.assert_allclose(index.labels.vectors, side_by_side.numpy(), rtol=1e-6)
     after = model.predict(TEXTS, 24)
@@ -539,31 +539,31 @@ def test_an_index_of_other_networks(pair: Path, tmp_path: Path) -> None:
     model = longtail.load(pair, device="cpu")
     stored = model.stored
     assert stored is not None
-    one, other = stored.rankers
-    save_model(tmp_path / "other", replace(stored, voices=[replace(stored.voices[0], rankers=[other, one])]))
+    one, other = stored.scorers
+    save_model(tmp_path / "other", replace(stored, members=[replace(stored.members[0], scorers=[other, one])]))
     shutil.copytree(pair / INDEX, tmp_path / "other" / INDEX)
     fails(tmp_path / "other", "index is of other label vectors than .*other has")
 
 
 def test_labels_removed_and_added(folder: Path) -> None:
     index_model(folder, "exact")
-    (ranker,) = rankers(folder)
+    (scorer,) = scorers(folder)
     stored = load_model(folder, CPU)
     rows = stored.tokenizer(Texts.of(TEXTS))
     tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, CPU)
-    ids, scores = ranker.rank(tokens, 24)
+    ids, scores = scorer.rank(tokens, 24)
     gone = ids[0, :20]
-    left, left_scores = ranker.without(gone).rank(tokens, 3)
+    left, left_scores = scorer.without(gone).rank(tokens, 3)
     for row in range(len(TEXTS)):
         stay = [place for place in range(24) if ids[row, place] not in gone][:3]
         assert left[row].tolist() == ids[row, stay].tolist()
         # a sigmoid of few numbers may differ in its last bit from that among many
         assert torch.allclose(left_scores[row], scores[row, stay], rtol=1e-6, atol=0)
     # the best label of each text once more, at the end
-    assert ranker.bias is not None
+    assert scorer.bias is not None
     twin = int(ids[0, 0])
     grown = replace(
-        ranker, vectors=torch.cat([ranker.vectors, ranker.vectors[[twin]]]), bias=torch.cat([ranker.bias, ranker.bias[[twin]] + 1])
+        scorer, vectors=torch.cat([scorer.vectors, scorer.vectors[[twin]]]), bias=torch.cat([scorer.bias, scorer.bias[[twin]] + 1])
     )
     found, _ = grown.rank(tokens, 2)
     assert found[0].tolist() == [24, twin]
@@ -625,9 +625,9 @@ def test_foreign_indexes(folder: Path, tmp_path: Path) -> None:
     index_model(folder, "int8", recall=0.5)
     stored = trained("default").stored
     assert stored is not None
-    (ranker,) = stored.rankers
-    changed = replace(ranker, vectors=ranker.vectors * 1.001)
-    save_model(tmp_path / "other", replace(stored, voices=[replace(stored.voices[0], rankers=[changed])]))
+    (scorer,) = stored.scorers
+    changed = replace(scorer, vectors=scorer.vectors * 1.001)
+    save_model(tmp_path / "other", replace(stored, members=[replace(stored.members[0], scorers=[changed])]))
     shutil.copytree(folder / INDEX, tmp_path / "other" / INDEX)
     fails(tmp_path / "other", "index is of other label vectors than .*other has")
     told = json.loads((folder / INDEX / ABOUT).read_text())

@@ -14,7 +14,7 @@ from longtail.core.errors import DataError, SettingError
 from longtail.models import network
 from longtail.models.label_vectors import vectors
 from longtail.models.label_vectors.mixtures import Attention, Gated, Only, Sum, mixture
-from longtail.models.label_vectors.vectors import FIRST_BIAS, LabelSide, LabelVectors, graph_penalty
+from longtail.models.label_vectors.vectors import FIRST_BIAS, LabelTower, LabelVectors, graph_penalty
 from longtail.models.network import Network
 from longtail.models.table import Table, weighted_sum
 from tests.tensors import same_numbers as same_numbers
@@ -34,13 +34,13 @@ def sparse(n_rows: int, n_columns: int, seed: int) -> csr_matrix:
     return csr_matrix(random.random((n_rows, n_columns), np.float32) * (random.random((n_rows, n_columns)) < 0.5))
 
 
-def side_of(settings: LabelVectors, texts: csr_matrix = TEXTS, graph: csr_matrix = GRAPH, dim: int = 2) -> LabelSide:
+def side_of(settings: LabelVectors, texts: csr_matrix = TEXTS, graph: csr_matrix = GRAPH, dim: int = 2) -> LabelTower:
     return settings.build(texts.shape[0], dim, settings.text_rows(texts, graph), CPU).eval()
 
 
-def called(side: LabelSide, labels: list[int] | None, table: Tensor) -> tuple[Tensor, Tensor | None]:
+def called(tower: LabelTower, labels: list[int] | None, table: Tensor) -> tuple[Tensor, Tensor | None]:
     wanted = None if labels is None else torch.tensor(labels)
-    return side.vectors(wanted, [weighted_sum(tokens, table) for tokens in side.tokens(wanted)], table)
+    return tower.vectors(wanted, [weighted_sum(tokens, table) for tokens in tower.tokens(wanted)], table)
 
 
 def same(found: Tensor, wanted: Sequence[Sequence[float]]) -> bool:
@@ -51,10 +51,10 @@ def same(found: Tensor, wanted: Sequence[Sequence[float]]) -> bool:
 
 
 def test_text_by_hand() -> None:
-    side = side_of(LabelVectors(("text",)))
+    tower = side_of(LabelVectors(("text",)))
     # at the start the block adds ReLU(x) to x
-    assert same(called(side, None, TABLE)[0], [[2.0, 4.0], [0.0, 0.0], [-3.0, 8.0]])
-    assert same(called(side, [2, 0], TABLE)[0], [[-3.0, 8.0], [2.0, 4.0]])
+    assert same(called(tower, None, TABLE)[0], [[2.0, 4.0], [0.0, 0.0], [-3.0, 8.0]])
+    assert same(called(tower, [2, 0], TABLE)[0], [[-3.0, 8.0], [2.0, 4.0]])
     gated = side_of(LabelVectors(("text",), block="gated"))
     assert same(called(gated, None, TABLE)[0], [[1.0, 2.0], [0.0, 0.0], [-1.5, 4.0]])
     assert same(called(side_of(LabelVectors(("text",), block="none")), None, TABLE)[0], SUMS)
@@ -69,35 +69,35 @@ def test_graph_by_hand() -> None:
 
 
 def test_gcn_by_hand() -> None:
-    side = side_of(LabelVectors(("graph",), convolution="gcn"))
-    linear = side.blocks[0].get_submodule("0")
+    tower = side_of(LabelVectors(("graph",), convolution="gcn"))
+    linear = tower.blocks[0].get_submodule("0")
     assert isinstance(linear, nn.Linear)
     linear.weight.data.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
     linear.bias.data.copy_(torch.tensor([0.0, 1.0]))
-    assert same(called(side, None, TABLE)[0], [[1.0, 0.5], [2.0, 2.5], [4.0, 4.0]])
+    assert same(called(tower, None, TABLE)[0], [[1.0, 0.5], [2.0, 2.5], [4.0, 4.0]])
     own = side_of(LabelVectors(("text", "graph"), convolution="gcn"))
     assert [type(block).__name__ for block in own.blocks] == ["ResidualBlock", "Sequential"]  # texts have the block always
 
 
 def test_free_and_bias() -> None:
-    side = side_of(LabelVectors())
-    assert side.tokens(None) == [] and side.free is not None
-    found, bias = called(side, None, TABLE)
-    assert found is side.free.weight and bias is not None and bias.tolist() == [FIRST_BIAS] * 3
-    found, bias = called(side, [0, 2], TABLE)
-    assert torch.equal(found, side.free.weight[[0, 2]]) and bias is not None and bias.shape == (2,)
+    tower = side_of(LabelVectors())
+    assert tower.tokens(None) == [] and tower.free is not None
+    found, bias = called(tower, None, TABLE)
+    assert found is tower.free.weight and bias is not None and bias.tolist() == [FIRST_BIAS] * 3
+    found, bias = called(tower, [0, 2], TABLE)
+    assert torch.equal(found, tower.free.weight[[0, 2]]) and bias is not None and bias.shape == (2,)
     (found.sum() + (bias * torch.tensor([1.0, 5.0])).sum()).backward()
-    assert side.bias is not None and side.bias.weight.grad is not None and side.free.weight.grad is not None
-    assert side.bias.weight.grad.is_sparse and side.bias.weight.grad.to_dense().tolist() == [[1.0], [0.0], [5.0]]
-    assert side.free.weight.grad.is_sparse and side.free.weight.grad.to_dense().tolist() == [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+    assert tower.bias is not None and tower.bias.weight.grad is not None and tower.free.weight.grad is not None
+    assert tower.bias.weight.grad.is_sparse and tower.bias.weight.grad.to_dense().tolist() == [[1.0], [0.0], [5.0]]
+    assert tower.free.weight.grad.is_sparse and tower.free.weight.grad.to_dense().tolist() == [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
     assert called(side_of(LabelVectors(bias=False)), None, TABLE)[1] is None
 
 
 def test_all_parts_added_up() -> None:
-    side = side_of(LabelVectors(("text", "graph", "free"), convolution="lightgcn"))
-    assert side.free is not None
-    wanted = torch.tensor(SUMS) + torch.tensor(SUMS).relu() + torch.tensor(AROUND) + side.free.weight
-    assert torch.allclose(called(side, None, TABLE)[0], wanted, atol=1e-5)
+    tower = side_of(LabelVectors(("text", "graph", "free"), convolution="lightgcn"))
+    assert tower.free is not None
+    wanted = torch.tensor(SUMS) + torch.tensor(SUMS).relu() + torch.tensor(AROUND) + tower.free.weight
+    assert torch.allclose(called(tower, None, TABLE)[0], wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -123,20 +123,20 @@ SHAPES = [
 ]
 
 
-def in_pieces(side: LabelSide, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def in_pieces(tower: LabelTower, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
     """As a network makes them for prediction."""
     made = Network(Table(*table.shape, scale=0.0), torch.nn.Identity(), DIM, DIM)
     made.table.weight = torch.nn.Parameter(table)
-    made.sides["labels"] = side
+    made.towers["labels"] = tower
     return made.all_label_vectors("labels")
 
 
-def random_side(settings: LabelVectors) -> tuple[LabelSide, Tensor]:
-    side = side_of(settings, sparse(N_LABELS, N_TOKENS, 1), sparse(N_LABELS, N_LABELS, 2), DIM)
+def random_side(settings: LabelVectors) -> tuple[LabelTower, Tensor]:
+    tower = side_of(settings, sparse(N_LABELS, N_TOKENS, 1), sparse(N_LABELS, N_LABELS, 2), DIM)
     with torch.no_grad():
-        for parameter in side.parameters():
+        for parameter in tower.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    return side, torch.randn(N_TOKENS, DIM)
+    return tower, torch.randn(N_TOKENS, DIM)
 
 
 @pytest.mark.parametrize("at_once", [2, 100])
@@ -144,14 +144,14 @@ def random_side(settings: LabelVectors) -> tuple[LabelSide, Tensor]:
 def test_some_labels_all_labels_and_pieces_agree(settings: LabelVectors, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "AT_ONCE", at_once)
     monkeypatch.setattr(network, "AT_ONCE", at_once)
-    side, table = random_side(settings)
+    tower, table = random_side(settings)
     # where there are many labels, three of five are summed with all of them
-    assert len(side.tokens(torch.tensor([4, 1, 2]))) == (0 if at_once == 2 else len(side.texts))
-    found, bias = called(side, None, table)
-    pieces, of_pieces = in_pieces(side, table)
+    assert len(tower.tokens(torch.tensor([4, 1, 2]))) == (0 if at_once == 2 else len(tower.texts))
+    found, bias = called(tower, None, table)
+    pieces, of_pieces = in_pieces(tower, table)
     assert found.shape == (N_LABELS, DIM) and not pieces.requires_grad
     assert torch.allclose(found, pieces, atol=1e-6)
-    some, of_some = called(side, [4, 1, 2], table)
+    some, of_some = called(tower, [4, 1, 2], table)
     assert torch.allclose(found[[4, 1, 2]], some, atol=1e-6)
     assert (bias is None) == (of_pieces is None) == (of_some is None) == (not settings.bias)
     if bias is not None and of_pieces is not None and of_some is not None:
@@ -163,12 +163,12 @@ def test_gradients_are_the_same_whichever_way_texts_are_summed(monkeypatch: pyte
     for at_once in (2, 100):
         torch.manual_seed(1)
         monkeypatch.setattr(vectors, "AT_ONCE", at_once)
-        side, table = random_side(LabelVectors(("text", "graph"), order=2))
+        tower, table = random_side(LabelVectors(("text", "graph"), order=2))
         table.requires_grad_()
-        (called(side, [4, 1, 2], table)[0] * above).sum().backward()
+        (called(tower, [4, 1, 2], table)[0] * above).sum().backward()
         gradients.append(table.grad)
     table.grad = None
-    (called(side, None, table)[0] * torch.zeros(N_LABELS, DIM).index_copy(0, torch.tensor([4, 1, 2]), above)).sum().backward()
+    (called(tower, None, table)[0] * torch.zeros(N_LABELS, DIM).index_copy(0, torch.tensor([4, 1, 2]), above)).sum().backward()
     gradients.append(table.grad)
     assert all(gradient is not None and torch.allclose(gradient, gradients[0], atol=1e-5) for gradient in gradients)
 
@@ -176,22 +176,22 @@ def test_gradients_are_the_same_whichever_way_texts_are_summed(monkeypatch: pyte
 @pytest.mark.parametrize("settings", SHAPES)
 def test_summed_once_gives_the_same(settings: LabelVectors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "AT_ONCE", 2)
-    side, table = random_side(settings)
-    before, some = called(side, None, table)[0], called(side, [0, 3], table)[0]
-    side.sum_once(table)
-    assert side.tokens(None) == [] == side.tokens(torch.tensor([1]))
+    tower, table = random_side(settings)
+    before, some = called(tower, None, table)[0], called(tower, [0, 3], table)[0]
+    tower.sum_once(table)
+    assert tower.tokens(None) == [] == tower.tokens(torch.tensor([1]))
     other = torch.full_like(table, torch.nan)  # is not looked at any more
-    assert torch.allclose(called(side, None, other)[0], before, atol=1e-6)
-    assert torch.allclose(called(side, [0, 3], other)[0], some, atol=1e-6)
-    assert torch.allclose(in_pieces(side, other)[0], before, atol=1e-6)
+    assert torch.allclose(called(tower, None, other)[0], before, atol=1e-6)
+    assert torch.allclose(called(tower, [0, 3], other)[0], some, atol=1e-6)
+    assert torch.allclose(in_pieces(tower, other)[0], before, atol=1e-6)
 
 
 def test_free_vectors_start_at_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "AT_ONCE", 2)
-    side = side_of(LabelVectors(start="text"))
-    side.start_free_at(TEXTS, TABLE)
-    assert side.free is not None and same(side.free.weight, SUMS)
-    assert isinstance(side.free.weight, nn.Parameter) and side.free.weight.requires_grad
+    tower = side_of(LabelVectors(start="text"))
+    tower.start_free_at(TEXTS, TABLE)
+    assert tower.free is not None and same(tower.free.weight, SUMS)
+    assert isinstance(tower.free.weight, nn.Parameter) and tower.free.weight.requires_grad
 
 
 @pytest.mark.parametrize(

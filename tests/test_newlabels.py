@@ -136,21 +136,21 @@ def test_the_vector_of_a_new_label_by_hand() -> None:
     """default: token vectors added up, own and those of the three nearest, and what these learnt besides, by the square of the cosine."""
     stored = trained("default").stored
     assert stored is not None and stored.label_texts is not None
-    ranker = stored.rankers[0]
+    scorer = stored.scorers[0]
 
     def sums(texts: list[str]) -> np.ndarray:
         matrix = stored.tokenizer(texts).to_csr()
-        return np.asarray(matrix @ ranker.network.table.weight.detach().numpy())
+        return np.asarray(matrix @ scorer.network.table.weight.detach().numpy())
 
     known, new = sums(list(stored.label_texts)), sums(NEW[:1])[0]
     cosines = known @ new / np.linalg.norm(known, axis=1) / np.linalg.norm(new)
     near = np.argsort(-cosines)[:3]
     weights = cosines[near] ** 2 / (cosines[near] ** 2).sum()
-    assert ranker.bias is not None
-    wanted = 0.7 * new + 0.3 * weights @ known[near] + 0.5 * weights @ (ranker.vectors.numpy()[near] - known[near])
+    assert scorer.bias is not None
+    wanted = 0.7 * new + 0.3 * weights @ known[near] + 0.5 * weights @ (scorer.vectors.numpy()[near] - known[near])
     made = Maker(stored, Blend(own=0.7, others=0.5, shrink=1.0)).made(Texts.of(NEW[:1]))[0]
     assert np.allclose(made.vectors[0].numpy(), wanted, atol=1e-4)
-    assert made.bias is not None and float(made.bias[0]) == pytest.approx(float(weights @ ranker.bias.numpy()[near]) - 1.0, abs=1e-4)
+    assert made.bias is not None and float(made.bias[0]) == pytest.approx(float(weights @ scorer.bias.numpy()[near]) - 1.0, abs=1e-4)
 
 
 def test_a_text_that_one_of_several_tokenizers_cannot_read_is_nothing_there() -> None:
@@ -158,7 +158,7 @@ def test_a_text_that_one_of_several_tokenizers_cannot_read_is_nothing_there() ->
     assert stored is not None
     made = Maker(stored).made(Texts.of([NEW[0], "日本"]))[0]
     assert made.vectors[1].abs().max() == 0 and made.bias is not None
-    assert stored.rankers[0].bias is not None and made.bias[1] == stored.rankers[0].bias.min()
+    assert stored.scorers[0].bias is not None and made.bias[1] == stored.scorers[0].bias.min()
 
 
 def test_clusters_by_majority_and_a_table_that_grows() -> None:

@@ -30,7 +30,7 @@ def network(calls: list[str]) -> Any:
         eval=lambda: None,
         train=lambda: None,
         table=SimpleNamespace(weight=torch.zeros(1, 1)),
-        side=lambda task: SimpleNamespace(settings=SimpleNamespace(unit=False)),
+        tower=lambda task: SimpleNamespace(settings=SimpleNamespace(unit=False)),
         all_label_vectors=all_label_vectors,
         encode=lambda tokens, task, unit: torch.eye(2),
     )

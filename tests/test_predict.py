@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from longtail import XMC, Texts
 from longtail.core import registry
 from longtail.core.errors import DataError, SettingError, UnknownName
-from longtail.core.kernels.voices import best_named, best_sums, each_once, scores_at
+from longtail.core.kernels.ensemble import best_named, best_sums, each_once, scores_at
 from longtail.inference import scorer as ranking
-from longtail.inference.ensemble import Voice, predict
-from longtail.inference.scorer import Ranker
+from longtail.inference.ensemble import Member, predict
+from longtail.inference.scorer import Scorer
 from longtail.inference.search import all_labels
 from longtail.inference.search.clusters import ClusterIndex, Neighbours
 from longtail.models.label_vectors import candidates
@@ -70,8 +70,8 @@ def rows(*texts: int) -> RaggedRows:
     return RaggedRows(ids, np.ones(len(ids), np.float32), np.arange(len(ids) + 1), CPU)
 
 
-def ranker(network: Known, vectors: list[list[float]], way: str, bias: list[float] | None = None, **more: object) -> Ranker:
-    return Ranker(network, torch.tensor(vectors), None if bias is None else torch.tensor(bias), way, **more)  # type: ignore[arg-type]
+def scorer(network: Known, vectors: list[list[float]], way: str, bias: list[float] | None = None, **more: object) -> Scorer:
+    return Scorer(network, torch.tensor(vectors), None if bias is None else torch.tensor(bias), way, **more)  # type: ignore[arg-type]
 
 
 def sigmoid(x: NDArray[np.float64] | float) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ def sigmoid(x: NDArray[np.float64] | float) -> NDArray[np.float64]:
 
 
 def test_all_labels_by_hand() -> None:
-    found = ranker(Known([[1.0, 0.0], [0.0, 2.0]]), [[1, 0], [0, 1], [1, 1]], "all", bias=[0.0, 0.5, -3.0])
+    found = scorer(Known([[1.0, 0.0], [0.0, 2.0]]), [[1, 0], [0, 1], [1, 1]], "all", bias=[0.0, 0.5, -3.0])
     ids, scores = found.rank(rows(0, 1, 0), k=2)
     # text 0 scores 1, 0.5, -2 and text 1 scores 0, 2.5, -1
     assert ids.tolist() == [[0, 1], [1, 0], [0, 1]]
@@ -97,7 +97,7 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
     monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", texts_at_once)
     random = np.random.default_rng(0)
     texts, vectors, bias = (random.normal(size=size).astype(np.float32) for size in ((5, 8), (33, 8), (33,)))
-    found = ranker(Known(texts.tolist()), vectors.tolist(), "all", bias.tolist())
+    found = scorer(Known(texts.tolist()), vectors.tolist(), "all", bias.tolist())
     ids, scores = found.rank(rows(0, 1, 2, 3, 4), k=7)
     expected = texts @ vectors.T + bias
     best = np.argsort(-expected, axis=1)[:, :7]
@@ -113,7 +113,7 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
 def test_a_trained_model_against_brute_force() -> None:
     model, data = trained("default"), spelled_out()
     assert model.stored is not None and data.test.texts is not None
-    (one,) = model.stored.rankers
+    (one,) = model.stored.scorers
     assert one.bias is not None
     tokens = model.stored.tokenizer(data.test.texts)
     texts = one.network.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, CPU).all()).numpy()
@@ -131,7 +131,7 @@ def test_removed_labels_are_not_found(n_texts: int) -> None:
     for own in (bias, None):
         expected = texts @ vectors.T + (0 if own is None else own)
         gone = np.argsort(-expected[0])[:30]
-        plain = ranker(Known(texts.tolist()), vectors.tolist(), "all", None if own is None else own.tolist())
+        plain = scorer(Known(texts.tolist()), vectors.tolist(), "all", None if own is None else own.tolist())
         ids, scores = plain.without(torch.from_numpy(gone)).rank(rows(*range(n_texts)), k=5)
         expected[:, gone] = -np.inf
         assert ids.tolist() == [[*order[:3], -1, -1] for order in np.argsort(-expected, axis=1).tolist()]
@@ -141,11 +141,11 @@ def test_removed_labels_are_not_found(n_texts: int) -> None:
 # ---- by clusters
 
 
-def by_clusters(beam: int, graph: Neighbours | None = None) -> Ranker:
+def by_clusters(beam: int, graph: Neighbours | None = None) -> Scorer:
     """Labels 0 and 3 in cluster 0, 1 and 2 in cluster 1; a text has another vector for clusters than for labels."""
     network = Known(labels=[[1.0, 0.0], [0.0, 1.0]], clusters=[[2.0, 0.0], [0.0, 1.0]])
     index = ClusterIndex(torch.eye(2), torch.tensor([0.0, 1.0]), torch.tensor([[0, 3], [1, 2]]), None, beam)
-    return ranker(network, [[1, 0], [3, 0], [0, 2], [-1, 1]], "clusters", [0, 0, 0, -2], clusters=index, graph=graph)
+    return scorer(network, [[1, 0], [3, 0], [0, 2], [-1, 1]], "clusters", [0, 0, 0, -2], clusters=index, graph=graph)
 
 
 # text 0: clusters score 2 and 1, labels 1, 3, 0, -3; text 1: clusters 0 and 2, labels 0, 0, 2, -1
@@ -170,9 +170,9 @@ def test_game_passes_scores_of_labels_on_by_hand() -> None:
     weights = csr_matrix(np.array([[1, 0, 0.25, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0.5, 0, 0]], np.float32))
     ids, scores = by_clusters(beam=2, graph=Neighbours.of(weights, 10, CPU)).rank(rows(0), k=4)
     own = sigmoid(np.array([1, 3, 0, -3]))
-    heard = np.array([own[0] + 0.25 * own[2], own[1], own[2], 0.5 * own[1]]) * sigmoid(np.array([2, 1, 1, 2]))
-    assert ids[0].tolist() == np.argsort(-heard).tolist()
-    assert np.allclose(scores[0], np.sort(heard)[::-1])
+    retrieved = np.array([own[0] + 0.25 * own[2], own[1], own[2], 0.5 * own[1]]) * sigmoid(np.array([2, 1, 1, 2]))
+    assert ids[0].tolist() == np.argsort(-retrieved).tolist()
+    assert np.allclose(scores[0], np.sort(retrieved)[::-1])
 
 
 def test_game_leaves_labels_outside_the_shortlist_out() -> None:
@@ -189,14 +189,14 @@ def test_game_finds_as_many_labels_as_are_asked_for() -> None:
     index = ClusterIndex(torch.ones(2, 2), None, torch.arange(n_labels).view(2, -1), None, beam=2)
     alone = Neighbours.of(csr_matrix(np.eye(n_labels, dtype=np.float32)), 10, CPU, share=0.5)
     vectors = np.random.default_rng(0).normal(size=(n_labels, 2)).tolist()
-    without, passed = (ranker(Known([[1.0, 0.0]]), vectors, "clusters", clusters=index, graph=graph) for graph in (None, alone))
+    without, passed = (scorer(Known([[1.0, 0.0]]), vectors, "clusters", clusters=index, graph=graph) for graph in (None, alone))
     ids, scores = passed.rank(rows(0), k=3 * ranking.GAME_SPEAKERS)
     assert ids.tolist() == without.rank(rows(0), k=3 * ranking.GAME_SPEAKERS)[0].tolist() and (scores > 0).all()
 
 
 def test_scores_after_game_are_at_most_one() -> None:
     everything = Neighbours.of(csr_matrix(np.ones((4, 4), np.float32)), 10, CPU)
-    found = predict([Voice(TOKENIZER, [by_clusters(beam=2, graph=everything)])], Texts.of(["zero", "one"]), 4, CPU)
+    found = predict([Member(TOKENIZER, [by_clusters(beam=2, graph=everything)])], Texts.of(["zero", "one"]), 4, CPU)
     assert found.scores.max() == 1.0 and (np.diff(found.scores, axis=1) <= 0).all()
 
 
@@ -205,7 +205,7 @@ def test_clusters_are_searched_with_the_encoder_they_were_learnt_with() -> None:
     for recipe in ("decaf", "eclare"):
         model = trained(recipe)
         assert model.stored is not None
-        network = model.stored.rankers[0].network
+        network = model.stored.scorers[0].network
         tokens = model.stored.tokenizer(["morv nalk bush ment"])
         batch = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, CPU).all()
         assert network.cluster_encoder is not None
@@ -218,9 +218,9 @@ def test_clusters_are_searched_with_the_encoder_they_were_learnt_with() -> None:
 # ---- fused
 
 
-def fused(keep: int, beta: float) -> Ranker:
+def fused(keep: int, beta: float) -> Scorer:
     centroids = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    return ranker(Known([[2.0, 0.0]]), [[0, 1], [2, 0], [1, 0]], "fused", centroids=centroids, keep=keep, beta=beta)
+    return scorer(Known([[2.0, 0.0]]), [[0, 1], [2, 0], [1, 0]], "fused", centroids=centroids, keep=keep, beta=beta)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.25, 1.0])
@@ -244,9 +244,9 @@ def test_only_the_nearest_are_fused() -> None:
 
 
 def test_an_ensemble_takes_the_mean_of_log_odds() -> None:
-    one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
-    other = ranker(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], "all", bias=[0, 0, 4])
-    found = predict([Voice(TOKENIZER, [one, other])], Texts.of(["zero", "two"]), 3, CPU)
+    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    other = scorer(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], "all", bias=[0, 0, 4])
+    found = predict([Member(TOKENIZER, [one, other])], Texts.of(["zero", "two"]), 3, CPU)
     first, second = np.array([1 + 0, 2 + 0, -1 + 4]), np.array([0 + 3, 0 + 0, 0 + 5])
     for row, expected in enumerate((sigmoid(first / 2), sigmoid(second / 2))):
         assert found.ids[row].tolist() == np.argsort(-expected).tolist()
@@ -295,9 +295,9 @@ def test_what_is_known_and_what_is_computed_as_by_loops(data: st.DataObject) -> 
 
 def test_what_one_of_an_ensemble_names_is_put_to_the_others() -> None:
     many = 40  # of which each names 24
-    one = ranker(Known([[1.0]]), [[float(label)] for label in range(many)], "all")
-    other = ranker(Known([[1.0]]), [[-1.5 * label] for label in range(many)], "all")
-    found = predict([Voice(TOKENIZER, [one, other])], Texts.of(["zero"]), 1, CPU)
+    one = scorer(Known([[1.0]]), [[float(label)] for label in range(many)], "all")
+    other = scorer(Known([[1.0]]), [[-1.5 * label] for label in range(many)], "all")
+    found = predict([Member(TOKENIZER, [one, other])], Texts.of(["zero"]), 1, CPU)
     assert found.ids[0].tolist() == [0] and found.scores[0, 0] == pytest.approx(0.5)  # the first has it last: (0 - 0) / 2
 
 
@@ -307,24 +307,24 @@ def test_networks_side_by_side_against_brute_force(data: st.DataObject) -> None:
     """Voices of one or two networks each, of any weights, slopes and dimensions, with and without biases and removed labels."""
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
     n_labels, gone = 12, data.draw(st.lists(st.integers(0, 11), max_size=3))
-    voices, levels, alone = [], np.zeros((len(WORDS), n_labels)), data.draw(st.booleans())
+    members, levels, alone = [], np.zeros((len(WORDS), n_labels)), data.draw(st.booleans())
     for _ in range(1 if alone else data.draw(st.integers(2, 3))):
         n_rankers, weight, offset = data.draw(st.integers(2 if alone else 1, 3)), random.random() + 0.1, random.normal()
-        rankers = []
+        scorers = []
         for _ in range(n_rankers):
             dim, has_bias = int(random.integers(1, 5)), bool(random.integers(2))
             texts, vectors = random.normal(size=(len(WORDS), dim)), random.normal(size=(n_labels, dim))
             bias = random.normal(size=n_labels) if has_bias else np.zeros(n_labels)
-            one = ranker(Known(texts.tolist()), vectors.tolist(), "all", bias=bias.tolist() if has_bias else None)
+            one = scorer(Known(texts.tolist()), vectors.tolist(), "all", bias=bias.tolist() if has_bias else None)
             one = replace(one, slope=float(random.normal()), offset=float(random.normal()))
             scores = texts @ vectors.T + bias
             levels += (one.slope * scores + one.offset if alone else weight * scores) / n_rankers
-            rankers.append(one.without(torch.tensor(gone)) if gone else one)
+            scorers.append(one.without(torch.tensor(gone)) if gone else one)
         levels += 0 if alone else offset
-        voices.append(Voice(TOKENIZER, rankers, weight, offset))
+        members.append(Member(TOKENIZER, scorers, weight, offset))
     levels[:, gone] = -np.inf
     k = data.draw(st.integers(1, n_labels))
-    found = predict(voices, Texts.of(WORDS), k, CPU)
+    found = predict(members, Texts.of(WORDS), k, CPU)
     wanted = -np.sort(-levels, axis=1)[:, :k]
     assert ((found.ids == -1) == np.isneginf(wanted)).all()
     assert np.allclose(np.where(found.ids < 0, 0, found.scores), sigmoid(wanted), atol=1e-5)
@@ -332,9 +332,9 @@ def test_networks_side_by_side_against_brute_force(data: st.DataObject) -> None:
 
 
 def test_one_voice_that_counts_among_others_has_its_weight() -> None:
-    one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
-    voices = [Voice(TOKENIZER, [one], weight=0.0, offset=0.5), Voice(TOKENIZER, [one], weight=2.0)]
-    found = predict(voices, Texts.of(["zero"]), 3, CPU)
+    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    members = [Member(TOKENIZER, [one], weight=0.0, offset=0.5), Member(TOKENIZER, [one], weight=2.0)]
+    found = predict(members, Texts.of(["zero"]), 3, CPU)
     assert found.ids.tolist() == [[1, 0, 2]]
     assert np.allclose(found.scores[0], sigmoid(0.5 + 2 * np.array([2.0, 1.0, -1.0])))
 
@@ -342,31 +342,31 @@ def test_one_voice_that_counts_among_others_has_its_weight() -> None:
 def test_networks_that_read_alike_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(Tokenizer, "__call__", lambda self, texts, read=Tokenizer.__call__: asked.append(len(texts)) or read(self, texts))
-    one = ranker(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
-    predict([Voice(TOKENIZER, [one, one]), Voice(TOKENIZER, [one])], Texts.of(["zero", "two"]), 3, CPU)
+    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    predict([Member(TOKENIZER, [one, one]), Member(TOKENIZER, [one])], Texts.of(["zero", "two"]), 3, CPU)
     assert asked == [2]
 
 
 def test_an_ensemble_of_beams_counts_what_one_did_not_find_as_nothing() -> None:
-    found = predict([Voice(TOKENIZER, [by_clusters(beam=1), by_clusters(beam=2)])], Texts.of(["zero"]), 4, CPU)
+    found = predict([Member(TOKENIZER, [by_clusters(beam=1), by_clusters(beam=2)])], Texts.of(["zero"]), 4, CPU)
     expected = (JOINT[0] + JOINT[0] * np.array([1, 0, 0, 1])) / 2
     assert found.ids[0].tolist() == np.argsort(-expected).tolist()
     assert np.allclose(found.scores[0], np.sort(expected)[::-1])
 
 
 def test_empty_places_and_no_texts() -> None:
-    found = predict([Voice(TOKENIZER, [by_clusters(beam=1)])], Texts.of(["zero"]), 3, CPU)
+    found = predict([Member(TOKENIZER, [by_clusters(beam=1)])], Texts.of(["zero"]), 3, CPU)
     assert found.ids.dtype == np.int32 and found.ids.tolist() == [[0, 3, -1]]
     assert found.scores.dtype == np.float32 and found.scores[0, 2] == -np.inf
-    nothing = predict([Voice(TOKENIZER, [by_clusters(beam=1)])], Texts.of([]), 3, CPU)
+    nothing = predict([Member(TOKENIZER, [by_clusters(beam=1)])], Texts.of([]), 3, CPU)
     assert nothing.ids.shape == nothing.scores.shape == (0, 3)
 
 
 def test_many_texts_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts.of([WORDS[place % 2] for place in range(50)])
-    whole = predict([Voice(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
+    whole = predict([Member(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
     monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
-    parts = predict([Voice(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
+    parts = predict([Member(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
     assert parts.ids.tolist() == whole.ids.tolist() and parts.scores.tolist() == whole.scores.tolist()
 
 
@@ -521,7 +521,7 @@ def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, t
 def test_a_model_answers_in_every_way_it_was_trained_for() -> None:
     model, text = trained("decaf"), ["morv nalk bush ment"]
     assert model.stored is not None
-    exact = model.stored.rankers[0].by("all").rank(RaggedRows(*_arrays(model, text), CPU), 2)[0]
+    exact = model.stored.scorers[0].by("all").rank(RaggedRows(*_arrays(model, text), CPU), 2)[0]
     assert model.predict(text, k=2, by="all").ids.tolist() == exact.tolist()
     assert model.predict(text, k=2, by="clusters").ids.tolist() == model.predict(text, k=2).ids.tolist()
     with pytest.raises(SettingError, match="cannot predict by 'fused', for which it was not trained; wanted one of all, clusters[.]"):

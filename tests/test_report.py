@@ -25,7 +25,7 @@ from longtail.evaluation.evaluate import evaluate
 from longtail.evaluation.predictions import write_predictions
 from longtail.experiments.compare.cells import Cell, read_cells
 from longtail.experiments.report.drawing import _covered
-from longtail.experiments.report.judged import Answers, answers_of
+from longtail.experiments.report.hits import Answers, answers_of
 from longtail.experiments.report.neighbourhoods import best_and_plain, chosen_labels, neighbourhoods
 from longtail.experiments.report.queries import chosen_texts, embedded, wins
 from longtail.experiments.report.rows import metrics_of, rows_of

@@ -69,7 +69,7 @@ def test_an_ensemble_is_saved_whole(tmp_path: Path) -> None:
     model = small_model("astec", "epochs=1", "batch_size=96", "ensemble=2").fit(spelled_out())
     model.save(tmp_path / "model")
     again = XMC.load(tmp_path / "model")
-    assert model.stored is not None and again.stored is not None and len(again.stored.rankers) == 2
+    assert model.stored is not None and again.stored is not None and len(again.stored.scorers) == 2
     assert again.predict(TEXTS).scores.tobytes() == model.predict(TEXTS).scores.tobytes()
 
 
@@ -207,4 +207,4 @@ def test_weights_of_another_device_are_moved(folder: Path) -> None:
     """What was trained anywhere is loaded where it is wanted."""
     model = XMC.load(folder, device="cpu")
     assert model.device == torch.device("cpu")
-    assert model.stored is not None and all(ranker.vectors.device.type == "cpu" for ranker in model.stored.rankers)
+    assert model.stored is not None and all(scorer.vectors.device.type == "cpu" for scorer in model.stored.scorers)

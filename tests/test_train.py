@@ -28,10 +28,10 @@ from longtail.storage.model_folder import _packed
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.training import checkpoint
 from longtail.training.loop import Position, Rows, backward
-from longtail.training.monitor import Watch, device_for
+from longtail.training.monitor import TrainingMonitor, device_for
 from longtail.training.objectives import FEWEST_NUMBERS, EveryLabel, Objective, Step
 from longtail.training.optimizer import Adam
-from longtail.training.trainer import Course
+from longtail.training.trainer import Trainer
 from tests.conftest import dataset
 from tests.spelled import N_LABELS, SMALL, share_found, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
@@ -58,7 +58,7 @@ def test_every_recipe_finds_the_labels_a_text_spells_out(recipe: str, data: Data
     assert share_found(trained(recipe).predict(data.test.texts, k=2), data) > 0.93
 
 
-A_TRANSFORMER = {"model": "none", "hidden": 48, "layers": 1, "heads": 2}
+A_TRANSFORMER = {"model": "none", "hidden": 48, "layers": 1, "attention_heads": 2}
 NO_FOLDER = {"words", "wordpiece", "words+pieces"}  # kinds of tokens that are learnt from the texts
 
 
@@ -117,8 +117,8 @@ def test_augmentations_as_they_are_typed() -> None:
 def test_other_rows_in_each_epoch_the_same_for_the_same_seed(data: Dataset) -> None:
     def rows(epoch: int, seed: int = 0) -> list[int]:
         model = small_model("default", augment="labelmix", seed=seed)
-        course = Course(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
-        made = course._rows_of(course.parts.stages[0])(epoch)
+        trainer = Trainer(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
+        made = trainer._rows_of(trainer.parts.stages[0])(epoch)
         assert len(made) == len(data.train)
         ids: list[int] = made.tokens.ids.tolist()
         return ids
@@ -156,7 +156,7 @@ def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypa
 def tensors_of(model: XMC) -> dict[str, Tensor]:
     """All that prediction works with."""
     assert model.stored is not None
-    return {f"{place}/{name}": tensor for place, one in enumerate(model.stored.rankers) for name, tensor in _packed(one)[0].items()}
+    return {f"{place}/{name}": tensor for place, one in enumerate(model.stored.scorers) for name, tensor in _packed(one)[0].items()}
 
 
 def told_of(model: XMC) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def assert_same(one: XMC, other: XMC) -> None:
     for name, tensor in first.items():
         assert torch.equal(tensor, second[name]), name
     assert one.stored is not None and other.stored is not None
-    assert [ranker.beta for ranker in one.stored.rankers] == [ranker.beta for ranker in other.stored.rankers]
+    assert [scorer.beta for scorer in one.stored.scorers] == [scorer.beta for scorer in other.stored.scorers]
 
 
 @pytest.mark.parametrize("recipe", ["default", "eclare", "inceptionxml"])
@@ -184,7 +184,7 @@ def test_same_seed_same_numbers(recipe: str, data: Dataset) -> None:
 def test_members_of_an_ensemble_are_different_networks(data: Dataset) -> None:
     model = small_model("default", *FEW_STEPS, "ensemble=2").fit(data)
     assert model.stored is not None
-    one, other = model.stored.rankers
+    one, other = model.stored.scorers
     assert not torch.equal(one.vectors, other.vectors)
     assert [entry["member"] for entry in model.history] == [0, 0, 1, 1]
 
@@ -194,32 +194,32 @@ def test_members_of_an_ensemble_are_different_networks(data: Dataset) -> None:
 
 def test_neither_validation_rows_nor_test_rows_are_trained_on(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenized: list[Texts] = []
-    courses: list[Course] = []
-    real_fit, real_init = Tokenizer.fitted.__func__, Course.__init__  # type: ignore[attr-defined]
+    courses: list[Trainer] = []
+    real_fit, real_init = Tokenizer.fitted.__func__, Trainer.__init__  # type: ignore[attr-defined]
 
     def fitted(cls: Any, settings: Any, cutter: Any, texts: Texts) -> Tokenizer:
         tokenized.append(texts)
         found: Tokenizer = real_fit(cls, settings, cutter, texts)
         return found
 
-    def init(course: Course, *arguments: Any) -> None:
-        courses.append(course)
-        real_init(course, *arguments)
+    def init(trainer: Trainer, *arguments: Any) -> None:
+        courses.append(trainer)
+        real_init(trainer, *arguments)
 
     monkeypatch.setattr(Tokenizer, "fitted", classmethod(fitted))
-    monkeypatch.setattr(Course, "__init__", init)
+    monkeypatch.setattr(Trainer, "__init__", init)
     small_model("eclare", *FEW_STEPS, "validation=0.25").fit(data)
     parted = validation_split(data, 0.25, seed=0)
     assert parted.train.texts is not None and parted.test.texts is not None and data.test.texts is not None
     assert 0 < len(parted.test) < len(data.train) and not set(parted.train.texts) & set(parted.test.texts)
     (seen,) = tokenized
     assert sorted(seen) == sorted([*parted.train.texts, *(data.label_texts or ())])
-    (course,) = courses
-    material = course.material
-    assert material.train.texts == parted.train.texts and material.augmented.split.texts == parted.train.texts
-    assert (material.augmented.split.labels != parted.train.labels).nnz == 0
-    assert material.graph is not None
-    assert material.graph.counts.tolist() == np.bincount(parted.train.labels.indices, minlength=N_LABELS).tolist()
+    (trainer,) = courses
+    training_data = trainer.training_data
+    assert training_data.train.texts == parted.train.texts and training_data.augmented.split.texts == parted.train.texts
+    assert (training_data.augmented.split.labels != parted.train.labels).nnz == 0
+    assert training_data.graph is not None
+    assert training_data.graph.counts.tolist() == np.bincount(parted.train.labels.indices, minlength=N_LABELS).tolist()
 
 
 def test_validation_is_told_of_every_epoch_that_learns_labels(data: Dataset) -> None:
@@ -238,9 +238,9 @@ def test_patience_ends_a_stage_with_the_weights_of_its_best_epoch(data: Dataset,
     reached = iter([10.0, 30.0, 20.0, 25.0, 99.0])
     weights = []
 
-    def validation(model: XMC, course: Course, held_out: Dataset, recipe: Recipe) -> Any:
+    def validation(model: XMC, trainer: Trainer, held_out: Dataset, recipe: Recipe) -> Any:
         def validate() -> dict[str, float]:
-            weights.append(course.network.table.weight.detach().clone())
+            weights.append(trainer.network.table.weight.detach().clone())
             return {"P@1": next(reached), "PSP@1": 0.0}
 
         return validate
@@ -264,7 +264,7 @@ def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Datas
 
     monkeypatch.setattr(weighing, "evaluate", evaluate)
     model = small_model("astec", *FEW_STEPS).fit(data)
-    assert model.stored is not None and model.stored.rankers[0].beta == 0.3
+    assert model.stored is not None and model.stored.scorers[0].beta == 0.3
     assert len(asked) == 11 and all(len(test) == round(0.05 * len(data.train)) for test in asked)
 
 
@@ -277,17 +277,17 @@ class Stopper:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
         self.reached: list[tuple[int, int, int]] = []  # stage, epoch, step
-        real = Watch.stepped
+        real = TrainingMonitor.stepped
 
-        def stepped(watch: Watch, position: Position, loss: Tensor, n_rows: int) -> None:
-            self.reached.append((watch.course.stage, position.epoch, position.step))
+        def stepped(monitor: TrainingMonitor, position: Position, loss: Tensor, n_rows: int) -> None:
+            self.reached.append((monitor.trainer.stage, position.epoch, position.step))
             if self.left is not None:
                 self.left -= 1
                 if self.left == 0:
-                    watch._interrupt(2, None)
-            real(watch, position, loss, n_rows)
+                    monitor._interrupt(2, None)
+            real(monitor, position, loss, n_rows)
 
-        monkeypatch.setattr(Watch, "stepped", stepped)
+        monkeypatch.setattr(TrainingMonitor, "stepped", stepped)
 
 
 @pytest.fixture
@@ -372,13 +372,13 @@ def test_seconds_of_a_run_that_was_stopped_count(data: Dataset, tmp_path: Path, 
     clock = [0.0]
     monkeypatch.setattr("longtail.training.monitor.time.monotonic", lambda: clock[0] + 0.001 * next(ticks))
     ticks = itertools.count()
-    real = Watch.stepped
+    real = TrainingMonitor.stepped
 
-    def stepped(watch: Watch, *arguments: Any) -> None:
+    def stepped(monitor: TrainingMonitor, *arguments: Any) -> None:
         clock[0] += 100
-        real(watch, *arguments)
+        real(monitor, *arguments)
 
-    monkeypatch.setattr(Watch, "stepped", stepped)
+    monkeypatch.setattr(TrainingMonitor, "stepped", stepped)
     settings = ("ensemble=2", "epochs=2")
     whole = small_model("default", *FEW_STEPS, *settings).fit(data)
     pieces = small_model("default", *FEW_STEPS, *settings)
@@ -396,27 +396,27 @@ def test_checkpoints_while_it_runs_change_nothing(data: Dataset, tmp_path: Path)
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once(data: Dataset) -> None:
-    course = Course(small_model("default").recipe.parts, material_of(small_model("default"), data), torch.device("cpu"), seed=0)
-    with Watch(course, "run") as watch:
+    trainer = Trainer(small_model("default").recipe.parts, material_of(small_model("default"), data), torch.device("cpu"), seed=0)
+    with TrainingMonitor(trainer, "run") as monitor:
         with pytest.raises(KeyboardInterrupt):
-            watch._interrupt(2, None)  # nothing was learnt that could be kept
-        watch.begin(0, 1)
-        watch._interrupt(2, None)
+            monitor._interrupt(2, None)  # nothing was learnt that could be kept
+        monitor.begin(0, 1)
+        monitor._interrupt(2, None)
         with pytest.raises(KeyboardInterrupt):
-            watch._interrupt(2, None)
+            monitor._interrupt(2, None)
 
 
 def test_ctrl_c_behind_the_last_step_of_a_network_is_heard(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Watch.ended
+    real = TrainingMonitor.ended
 
-    def ended(watch: Watch, epoch: int) -> bool:
-        watch._interrupt(2, None)
-        return real(watch, epoch)
+    def ended(monitor: TrainingMonitor, epoch: int) -> bool:
+        monitor._interrupt(2, None)
+        return real(monitor, epoch)
 
     settings = ("batch_size=96", "epochs=1", "ensemble=2")
     model = small_model("default", *settings)
     with monkeypatch.context() as patch:
-        patch.setattr(Watch, "ended", ended)
+        patch.setattr(TrainingMonitor, "ended", ended)
         with pytest.raises(KeyboardInterrupt):
             model.fit(data, checkpoint=tmp_path / "checkpoint")
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["0"]  # the first is kept, the second was not begun
@@ -472,7 +472,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(data: Dataset, stopped: Path
 
 
 def material_of(model: XMC, data: Dataset) -> Any:
-    return model.material(data, model.recipe, model.augmentation(data))
+    return model.training_data(data, model.recipe, model.augmentation(data))
 
 
 class Greedy(Objective):
@@ -490,12 +490,12 @@ class Greedy(Objective):
 
 
 @pytest.fixture
-def first_step(data: Dataset) -> tuple[Course, Step]:
+def first_step(data: Dataset) -> tuple[Trainer, Step]:
     model = small_model("default", "batch_size=96")
-    course = Course(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
-    course._begin(course.parts.stages[0])
-    course.optimizer = Adam(course._trained(course.parts.stages[0]))
-    return course, course._static_rows(("labels",)).take(torch.arange(96), 0)
+    trainer = Trainer(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
+    trainer._begin(trainer.parts.stages[0])
+    trainer.optimizer = Adam(trainer._trained(trainer.parts.stages[0]))
+    return trainer, trainer._static_rows(("labels",)).take(torch.arange(96), 0)
 
 
 class Listener:
@@ -506,22 +506,22 @@ class Listener:
         self.messages.append(message)
 
 
-def test_out_of_memory_once_is_tried_again_with_half_the_scores(first_step: tuple[Course, Step]) -> None:
-    course, step = first_step
-    assert course.optimizer is not None
+def test_out_of_memory_once_is_tried_again_with_half_the_scores(first_step: tuple[Trainer, Step]) -> None:
+    trainer, step = first_step
+    assert trainer.optimizer is not None
     greedy, listener = Greedy(enough=FEWEST_NUMBERS * 4), Listener()
-    loss = backward(course.network, greedy, course.optimizer, step, listener)
+    loss = backward(trainer.network, greedy, trainer.optimizer, step, listener)
     assert torch.isfinite(loss)
     assert greedy.tried == [FEWEST_NUMBERS * 8, FEWEST_NUMBERS * 4]
     assert listener.messages == [f"The GPU ran out of memory; going on with {FEWEST_NUMBERS * 4:,} scores at a time."]
 
 
-def test_out_of_memory_for_good_names_the_batch_size(first_step: tuple[Course, Step]) -> None:
-    course, step = first_step
-    assert course.optimizer is not None
+def test_out_of_memory_for_good_names_the_batch_size(first_step: tuple[Trainer, Step]) -> None:
+    trainer, step = first_step
+    assert trainer.optimizer is not None
     listener = Listener()
     with pytest.raises(SettingError, match="out of memory at a batch of 96 rows.*Type a smaller batch, such as batch_size=48[.]"):
-        backward(course.network, Greedy(enough=0), course.optimizer, step, listener)
+        backward(trainer.network, Greedy(enough=0), trainer.optimizer, step, listener)
     assert len(listener.messages) == 3
 
 
@@ -634,10 +634,10 @@ def test_graphs_of_every_kind(data: Dataset) -> None:
 def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("morv 1 0 0\nnalk 0 1 0\n")
     model = small_model("default", "tokens.kind=words", "ngrams=1", f"vectors={tmp_path / 'vectors.txt'}")
-    material = material_of(model, data)
-    course = Course(model.recipe.parts, material, torch.device("cpu"), seed=0)
-    places = [material.tokenizer.names().index(word) for word in ("morv", "nalk")]
-    start = course.network.table.weight[places, :3].detach()
+    training_data = material_of(model, data)
+    trainer = Trainer(model.recipe.parts, training_data, torch.device("cpu"), seed=0)
+    places = [training_data.tokenizer.names().index(word) for word in ("morv", "nalk")]
+    start = trainer.network.table.weight[places, :3].detach()
     assert start[0, 0] > 0 and start[0, 0] == start[1, 1] and start[0, 1] == start[0, 2] == start[1, 0] == 0
     with pytest.raises(LongtailError, match="nowhere.txt is no file"):
         small_model("default", "vectors=nowhere.txt").fit(data)
@@ -649,10 +649,10 @@ def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: P
 def test_token_rows_of_a_batch_are_those_of_its_texts(data: Dataset) -> None:
     """What the loop takes for a batch is what the tokenizer gives for its texts."""
     model = small_model("default")
-    material = material_of(model, data)
-    course = Course(model.recipe.parts, material, torch.device("cpu"), seed=0)
+    training_data = material_of(model, data)
+    trainer = Trainer(model.recipe.parts, training_data, torch.device("cpu"), seed=0)
     assert data.train.texts is not None
-    taken = course._static_rows(("labels",)).take(torch.tensor([5, 2]), 0)
-    again = material.tokenizer([data.train.texts[5], data.train.texts[2]])
+    taken = trainer._static_rows(("labels",)).take(torch.tensor([5, 2]), 0)
+    again = training_data.tokenizer([data.train.texts[5], data.train.texts[2]])
     assert taken.tokens.ids.tolist() == again.ids.tolist() and taken.tokens.weights.tolist() == again.weights.tolist()
     assert taken.targets["labels"].ids.tolist() == [*data.train.labels[5].indices, *data.train.labels[2].indices]

@@ -20,7 +20,7 @@ from longtail import Dataset, Texts
 from longtail.core import registry
 from longtail.data.convert import write
 from longtail.evaluation.evaluate import evaluate
-from longtail.training.monitor import Watch
+from longtail.training.monitor import TrainingMonitor
 from tests.spelled import SMALL, Command, label_names, small_model, spelled_out, write_table
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
@@ -129,14 +129,14 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(table: Path, tm
 def test_a_checkpoint_of_another_run(
     folder: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = Watch.stepped
+    real = TrainingMonitor.stepped
 
-    def stepped(watch: Watch, *arguments: object) -> None:
-        watch._interrupt(2, None)
-        real(watch, *arguments)  # type: ignore[arg-type]
+    def stepped(monitor: TrainingMonitor, *arguments: object) -> None:
+        monitor._interrupt(2, None)
+        real(monitor, *arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Watch, "stepped", stepped)
+        patch.setattr(TrainingMonitor, "stepped", stepped)
         code, _, err = command._run("train", "default", folder, *FEW, "--out", tmp_path / "model")
     assert code == 130 and err.startswith("Stopped; ")
     assert err.count("\n") == 2 and "Traceback" not in err
@@ -158,7 +158,7 @@ def test_a_model_that_cannot_be_written_is_not_trained_again(
         code, _, err = command._run(*arguments)
     assert code == 2 and "No space left on device" in err.splitlines()[-1]
     assert f"Stopped; {tmp_path / 'model.checkpoint'} holds everything so far." in err
-    monkeypatch.setattr(Watch, "stepped", lambda *_: pytest.fail("trained once more"))
+    monkeypatch.setattr(TrainingMonitor, "stepped", lambda *_: pytest.fail("trained once more"))
     command.run(*arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

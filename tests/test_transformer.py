@@ -28,7 +28,7 @@ from longtail.models.label_vectors import fused
 from longtail.models.network import Network
 from longtail.models.ragged import RaggedRows, TokenBatch
 from longtail.models.table import Table
-from longtail.tokens.pretrained import Borrowed
+from longtail.tokens.pretrained import Pretrained
 from tests.pretrained import CONFIGS, save_model, save_rules
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
@@ -118,7 +118,7 @@ def test_runs_do_not_change_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_from_texts_through_a_table(folder: Path) -> None:
     """Tokens of the model, table of the network: a text is what the model makes of it; and training touches the rows of its tokens."""
     save_rules(folder)
-    tokenizer = Borrowed(str(folder), max_tokens=8).fit(["red tea"])
+    tokenizer = Pretrained(str(folder), max_tokens=8).fit(["red tea"])
     encoder = Transformer(str(folder)).build().eval()
     encoder.fits(tokenizer.n_tokens)
     table = Table(tokenizer.n_tokens, 16, 1.0)
@@ -497,7 +497,7 @@ def test_on_a_gpu(folder: Path, texts_at_once: int) -> None:
 
 def test_heads_by_hand(folder: Path) -> None:
     encoder = Transformer(str(folder), projection=2, dropout=0.5).build()
-    for name, head in encoder.heads.items():
+    for name, head in encoder.projections.items():
         linear = head[0]  # type: ignore[index]
         assert isinstance(linear, nn.Linear)
         linear.weight.data.zero_()
@@ -652,7 +652,7 @@ def test_a_missing_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ({"texts_at_once": -1}, "texts_at_once came as -1; wanted 0 or more."),
         ({"layers": 0}, "layers came as 0; wanted 1 or more."),
         ({"dropout": 1.0}, "dropout came as 1.0; wanted a share from 0 to below 1."),
-        ({"hidden": 10, "heads": 4}, "hidden came as 10 with 4 heads; wanted a multiple of heads."),
+        ({"hidden": 10, "attention_heads": 4}, "hidden came as 10 with 4 attention heads; wanted a multiple of attention_heads."),
     ],
 )
 def test_settings_that_cannot_work_are_named(wrong: dict[str, Any], said: str) -> None:

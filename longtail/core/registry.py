@@ -42,7 +42,7 @@ TOKENS = {
     "words": ("longtail.tokens.words:Words", "words in lower case, with or without bigrams"),
     "wordpiece": ("longtail.tokens.wordpiece:WordPiece", "pieces of words, learnt from the training texts"),
     "words+pieces": ("longtail.tokens.both:WordsAndPieces", "words and their pieces, side by side"),
-    "pretrained": ("longtail.tokens.pretrained:Borrowed", "the tokens that a pretrained encoder was trained with"),
+    "pretrained": ("longtail.tokens.pretrained:Pretrained", "the tokens that a pretrained encoder was trained with"),
 }
 
 ENCODERS = {

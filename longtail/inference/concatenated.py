@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 
 from longtail.core.values import Texts
-from longtail.inference.scorer import Ranker
+from longtail.inference.scorer import Scorer
 from longtail.inference.search.all_labels import AllLabels
 from longtail.inference.search.clusters import NOTHING
 from longtail.inference.search.labels import Index
-from longtail.models.network import Side
+from longtail.models.network import VectorsAndBias
 from longtail.models.ragged import RaggedRows
 from longtail.tokens.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Member:
+class WeightedScorer:
     """A network that scores all labels, and what its scores count in the sum."""
 
     tokenizer: Tokenizer
-    ranker: Ranker
+    scorer: Scorer
     weight: float
 
     @property
@@ -34,10 +34,10 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
+class ConcatenatedEnsemble:
     """The level of a label is the weighted sum of its scores by all members, plus an offset."""
 
-    members: tuple[Member, ...]
+    members: tuple[WeightedScorer, ...]
     offset: float
     told: Callable[[Tensor], Tensor]  # levels as numbers from 0 to 1
     index: Index | None = None  # of the first labels' vectors side by side
@@ -56,17 +56,17 @@ class Joined:
             if id(member.tokenizer) not in read:
                 rows = member.tokenizer(texts)
                 read[id(member.tokenizer)] = RaggedRows(rows.ids, rows.weights, rows.offsets, device)
-            found.append(member.ranker.encode(read[id(member.tokenizer)]) * (member.root if member.weight > 0 else -member.root))
+            found.append(member.scorer.encode(read[id(member.tokenizer)]) * (member.root if member.weight > 0 else -member.root))
         return torch.cat(found, dim=1)
 
     @cached_property
     def all_labels(self) -> AllLabels:
-        first = self.members[0].ranker
-        return AllLabels(len(first.vectors), self.side, first.removed, self.index)
+        first = self.members[0].scorer
+        return AllLabels(len(first.vectors), self.tower, first.removed, self.index)
 
-    def side(self, labels: slice | Tensor) -> Side:
+    def tower(self, labels: slice | Tensor) -> VectorsAndBias:
         """Vectors side by side, and the weighted sum of biases."""
-        sides = [member.ranker.side(labels) for member in self.members]
-        vectors = torch.cat([own.float() * member.root for member, (own, _) in zip(self.members, sides, strict=True)], dim=1)
-        biases = [bias * member.weight for member, (_, bias) in zip(self.members, sides, strict=True) if bias is not None]
+        towers = [member.scorer.tower(labels) for member in self.members]
+        vectors = torch.cat([own.float() * member.root for member, (own, _) in zip(self.members, towers, strict=True)], dim=1)
+        biases = [bias * member.weight for member, (_, bias) in zip(self.members, towers, strict=True) if bias is not None]
         return vectors, torch.stack(biases).sum(dim=0) if biases else None

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longtail.core.kernels.voices import best_named, best_sums, each_once
+from longtail.core.kernels.ensemble import best_named, best_sums, each_once
 from longtail.core.progress import progress
 from longtail.core.values import Predictions, Texts
-from longtail.inference.concatenated import Joined, Member
-from longtail.inference.scorer import TEXTS_AT_ONCE, Heard, Ranker
+from longtail.inference.concatenated import ConcatenatedEnsemble, WeightedScorer
+from longtail.inference.scorer import TEXTS_AT_ONCE, Retrieved, Scorer
 from longtail.inference.search.all_labels import FEW_TEXTS
 from longtail.inference.search.labels import CORES, Index
 from longtail.models.ragged import RaggedRows
@@ -30,20 +30,20 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Voice:
+class Member:
     """What one recipe has trained, and what its answers count beside those of others."""
 
     tokenizer: Tokenizer
-    rankers: list[Ranker]
+    scorers: list[Scorer]
     weight: float = 1.0  # of its evidence, which is the mean of its rankers'; the sum over voices is the log-odds of a label
     offset: float = 0.0  # added to that sum
 
 
 @dataclass(frozen=True, eq=False)
-class Choir:
+class Ensemble:
     """Voices that answer together."""
 
-    voices: Sequence[Voice]
+    members: Sequence[Member]
     index: Index | None = None  # of the vectors of all of them side by side, where they are joined
 
     def predict(self, texts: Texts, k: int, device: torch.device) -> Predictions:
@@ -66,41 +66,41 @@ class Choir:
     def _answer(self, texts: Texts, k: int, device: torch.device) -> Answer:
         if self.joined is not None:
             return self.joined.answer(texts, k, device)
-        return _by_one(self.voices[0], texts, k, device) if len(self.voices) == 1 else _by_all(self.voices, texts, k, device)
+        return _by_one(self.members[0], texts, k, device) if len(self.members) == 1 else _by_all(self.members, texts, k, device)
 
     @cached_property
-    def joined(self) -> Joined | None:
+    def joined(self) -> ConcatenatedEnsemble | None:
         """All networks as one, where each scores all labels; None for a single one, which is one already."""
-        heard = _heard(self.voices)
-        rankers, alone = [ranker for voice in heard for ranker in voice.rankers], len(self.voices) == 1
-        if any(ranker.way != "all" for ranker in rankers) or (alone and len(rankers) == 1):
+        retrieved = _heard(self.members)
+        scorers, alone = [scorer for member in retrieved for scorer in member.scorers], len(self.members) == 1
+        if any(scorer.way != "all" for scorer in scorers) or (alone and len(scorers) == 1):
             return None
         if alone:
-            members = [Member(heard[0].tokenizer, ranker, ranker.level_of[0] / len(rankers)) for ranker in rankers]
-            return Joined(tuple(members), sum(ranker.level_of[1] for ranker in rankers) / len(rankers), rankers[0].told, self.index)
-        members = [Member(voice.tokenizer, ranker, voice.weight / len(voice.rankers)) for voice in heard for ranker in voice.rankers]
-        return Joined(tuple(members), sum(voice.offset for voice in self.voices), torch.sigmoid, self.index)
+            members = [WeightedScorer(retrieved[0].tokenizer, scorer, scorer.level_of[0] / len(scorers)) for scorer in scorers]
+            return ConcatenatedEnsemble(tuple(members), sum(scorer.level_of[1] for scorer in scorers) / len(scorers), scorers[0].told, self.index)
+        members = [WeightedScorer(member.tokenizer, scorer, member.weight / len(member.scorers)) for member in retrieved for scorer in member.scorers]
+        return ConcatenatedEnsemble(tuple(members), sum(member.offset for member in self.members), torch.sigmoid, self.index)
 
 
-def predict(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Predictions:
+def predict(members: Sequence[Member], texts: Texts, k: int, device: torch.device) -> Predictions:
     """See `Choir.predict`."""
-    return Choir(voices).predict(texts, k, device)
+    return Ensemble(members).predict(texts, k, device)
 
 
-def _heard(voices: Sequence[Voice]) -> Sequence[Voice]:
+def _heard(members: Sequence[Member]) -> Sequence[Member]:
     """Those that count."""
-    return voices if len(voices) == 1 else [voice for voice in voices if voice.weight > 0] or voices[:1]
+    return members if len(members) == 1 else [member for member in members if member.weight > 0] or members[:1]
 
 
 # ---- by the networks of one recipe
 
 
-def _by_one(voice: Voice, texts: Texts, k: int, device: torch.device) -> Answer:
-    rankers, tokens = voice.rankers, _tokens(voice, texts, device)
-    if len(rankers) == 1:
-        return rankers[0].rank(tokens, k)
+def _by_one(member: Member, texts: Texts, k: int, device: torch.device) -> Answer:
+    scorers, tokens = member.scorers, _tokens(member, texts, device)
+    if len(scorers) == 1:
+        return scorers[0].rank(tokens, k)
     wanted = 4 * k + 20  # what one ranker has low another may have high
-    return mean_of(_each(rankers, tokens, lambda ranker, tokens: ranker.rank(tokens, wanted)), k)
+    return mean_of(_each(scorers, tokens, lambda scorer, tokens: scorer.rank(tokens, wanted)), k)
 
 
 def mean_of(found: Sequence[Answer], k: int) -> Answer:
@@ -115,51 +115,51 @@ def mean_of(found: Sequence[Answer], k: int) -> Answer:
 # ---- by several recipes
 
 
-def _by_all(voices: Sequence[Voice], texts: Texts, k: int, device: torch.device) -> Answer:
+def _by_all(members: Sequence[Member], texts: Texts, k: int, device: torch.device) -> Answer:
     """What any voice names is put to all of them, so that none is silent about what another has found."""
-    counted = _heard(voices)
-    heard = [hear(voice, texts, max(NAMED, 2 * k), device) for voice in counted]
-    ids = named_by(heard)
-    odds = torch.full(ids.shape, sum(voice.offset for voice in voices))
-    for voice, own in zip(counted, heard, strict=True):
-        odds += voice.weight * evidence(own, ids)
+    counted = _heard(members)
+    retrieved = [retrieve(member, texts, max(NAMED, 2 * k), device) for member in counted]
+    ids = named_by(retrieved)
+    odds = torch.full(ids.shape, sum(member.offset for member in members))
+    for member, own in zip(counted, retrieved, strict=True):
+        odds += member.weight * evidence(own, ids)
     found, best = best_named(ids.numpy(), odds.numpy(), k)
     return torch.from_numpy(found), torch.sigmoid(torch.from_numpy(best))
 
 
-def hear(voice: Voice, texts: Texts, k: int, device: torch.device) -> list[Heard]:
+def retrieve(member: Member, texts: Texts, k: int, device: torch.device) -> list[Retrieved]:
     """What each of a voice's rankers finds."""
-    return _each(voice.rankers, _tokens(voice, texts, device), lambda ranker, tokens: ranker.hear(tokens, k))
+    return _each(member.scorers, _tokens(member, texts, device), lambda scorer, tokens: scorer.retrieve(tokens, k))
 
 
-def named_by(heard: Sequence[Sequence[Heard]]) -> Tensor:
+def named_by(retrieved: Sequence[Sequence[Retrieved]]) -> Tensor:
     """(n, m): all labels that were found for a text, each once, -1 in empty places; on the host."""
-    found, most = each_once(torch.cat([one.ids.cpu() for own in heard for one in own], dim=1).numpy())
+    found, most = each_once(torch.cat([one.ids.cpu() for own in retrieved for one in own], dim=1).numpy())
     return torch.from_numpy(found[:, : max(1, most)].copy())
 
 
-def evidence(heard: Sequence[Heard], ids: Tensor) -> Tensor:
+def evidence(retrieved: Sequence[Retrieved], ids: Tensor) -> Tensor:
     """(n, m): of these labels, the mean over a voice's rankers."""
     total = torch.zeros(ids.shape)
-    for one in heard:
-        total += one.evidence(ids).cpu() / len(heard)
+    for one in retrieved:
+        total += one.evidence(ids).cpu() / len(retrieved)
     return total
 
 
 # ---- in threads
 
 
-def _tokens(voice: Voice, texts: Texts, device: torch.device) -> RaggedRows:
-    rows = voice.tokenizer(texts)
+def _tokens(member: Member, texts: Texts, device: torch.device) -> RaggedRows:
+    rows = member.tokenizer(texts)
     return RaggedRows(rows.ids, rows.weights, rows.offsets, device)
 
 
-def _each(rankers: Sequence[Ranker], tokens: RaggedRows, ask: Callable[[Ranker, RaggedRows], Found]) -> list[Found]:
+def _each(scorers: Sequence[Scorer], tokens: RaggedRows, ask: Callable[[Scorer, RaggedRows], Found]) -> list[Found]:
     """What each ranker answers. For a few texts on a CPU one thread each: the scan of one runs beside that of the others."""
-    if len(rankers) == 1 or len(tokens) > FEW_TEXTS or tokens.ids.is_cuda:
-        return [ask(ranker, tokens) for ranker in rankers]
-    others = [_beside().submit(ask, ranker, tokens) for ranker in rankers[1:]]
-    return [ask(rankers[0], tokens), *(other.result() for other in others)]
+    if len(scorers) == 1 or len(tokens) > FEW_TEXTS or tokens.ids.is_cuda:
+        return [ask(scorer, tokens) for scorer in scorers]
+    others = [_beside().submit(ask, scorer, tokens) for scorer in scorers[1:]]
+    return [ask(scorers[0], tokens), *(other.result() for other in others)]
 
 
 @cache

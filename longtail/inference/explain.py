@@ -19,9 +19,9 @@ from longtail.core.errors import SettingError
 from longtail.core.values import Dataset, Predictions, Split, Texts
 from longtail.data.files import shorten
 from longtail.data.graph.inspect import find_label
-from longtail.inference.ensemble import Voice
-from longtail.inference.label_parts import Head, rows_of
-from longtail.inference.scorer import Ranker
+from longtail.inference.ensemble import Member
+from longtail.inference.label_parts import TowerParts, rows_of
+from longtail.inference.scorer import Scorer
 from longtail.models.encoders.bag import BagEncoder
 from longtail.models.ragged import RaggedRows, TokenBatch
 from longtail.storage.model_folder import Stored
@@ -115,7 +115,7 @@ class Explanation:
 
 
 def explain(
-    stored: Stored, heads: Sequence[Sequence[Head]], text: str, label: int | str | None, rows: TrainingRows | None, device: torch.device
+    stored: Stored, towers: Sequence[Sequence[TowerParts]], text: str, label: int | str | None, rows: TrainingRows | None, device: torch.device
 ) -> Explanation:
     """Reasons for one label of one text.
 
@@ -126,7 +126,7 @@ def explain(
     """
     if not isinstance(text, str):
         raise SettingError(f"{text!r} came as a text to explain a label of; wanted a str.")
-    found = stored.choir.predict(Texts.of([text]), min(LOOKED_AT, len(stored.label_counts)), device)
+    found = stored.ensemble.predict(Texts.of([text]), min(LOOKED_AT, len(stored.label_counts)), device)
     if label is None and found.ids[0, 0] < 0:
         raise SettingError("No label is predicted for this text; name one to be explained.")
     chosen = int(found.ids[0, 0]) if label is None else _chosen(stored, label)
@@ -137,19 +137,19 @@ def explain(
     evidence = bias = 0.0
     at = 0
     n_trained = len(stored.label_counts) - stored.about.get("labels added", 0)
-    for voice in stored.voices:
-        tokens = rows_of(voice.tokenizer, Texts.of([text]), device)
-        bias, evidence = bias + voice.offset, evidence + voice.offset
-        for ranker in voice.rankers:
-            weight = voice.weight / len(voice.rankers)
-            own_bias = 0.0 if ranker.bias is None else float(ranker.bias[chosen]) * ranker.share_of_bias
+    for member in stored.members:
+        tokens = rows_of(member.tokenizer, Texts.of([text]), device)
+        bias, evidence = bias + member.offset, evidence + member.offset
+        for scorer in member.scorers:
+            weight = member.weight / len(member.scorers)
+            own_bias = 0.0 if scorer.bias is None else float(scorer.bias[chosen]) * scorer.share_of_bias
             bias += weight * own_bias
-            evidence += weight * (float(ranker.encode(tokens)[0] @ ranker.vectors[chosen].float()) + own_bias)
-            for name, value, share in _of_parts(ranker, heads[at], tokens, chosen, chosen >= n_trained):
+            evidence += weight * (float(scorer.encode(tokens)[0] @ scorer.vectors[chosen].float()) + own_bias)
+            for name, value, share in _of_parts(scorer, towers[at], tokens, chosen, chosen >= n_trained):
                 brought[name] += weight * value
                 if share is not None:
                     attention[name] += weight * share
-            for name, value in _of_tokens(voice, ranker, tokens, chosen):
+            for name, value in _of_tokens(member, scorer, tokens, chosen):
                 by_token[name] += weight * value
             at += 1
     in_label = _tokens_of_label(stored, chosen)
@@ -182,17 +182,17 @@ def _chosen(stored: Stored, label: int | str) -> int:
 
 
 def _of_parts(
-    ranker: Ranker, heads: Sequence[Head], tokens: RaggedRows, label: int, was_added: bool
+    scorer: Scorer, towers: Sequence[TowerParts], tokens: RaggedRows, label: int, was_added: bool
 ) -> list[tuple[str, float, float | None]]:
     """What each part brings in one ranker, and its attention."""
-    text = ranker.encode(tokens)[0]
+    text = scorer.encode(tokens)[0]
     found: list[tuple[str, float, float | None]] = []
-    for head, own in zip(heads, text.split(ranker.network.dim), strict=True):
-        if label >= head.n_known:
-            head = replace(head, names=("free",), side=None)
-        parts = head.of_labels(torch.tensor([label], device=own.device))
-        weights = head.attention(parts)
-        for number, (name, part) in enumerate(zip(head.names, head.shares(parts), strict=True)):
+    for tower, own in zip(towers, text.split(scorer.network.dim), strict=True):
+        if label >= tower.n_known:
+            tower = replace(tower, names=("free",), tower=None)
+        parts = tower.of_labels(torch.tensor([label], device=own.device))
+        weights = tower.attention(parts)
+        for number, (name, part) in enumerate(zip(tower.names, tower.shares(parts), strict=True)):
             named = "neighbours" if was_added and name == "free" else name
             found.append((named, float(own @ part[0]), None if weights is None else float(weights[0, number])))
     return found
@@ -207,30 +207,30 @@ def _shared(brought: dict[str, float], attention: dict[str, float]) -> tuple[Par
 # ---- tokens
 
 
-def _of_tokens(voice: Voice, ranker: Ranker, tokens: RaggedRows, label: int) -> list[tuple[str, float]]:
+def _of_tokens(member: Member, scorer: Scorer, tokens: RaggedRows, label: int) -> list[tuple[str, float]]:
     """Each token of the text and what it brings to the product of the vectors."""
-    names = voice.tokenizer.cutter.names
-    vector = ranker.vectors[label].float()
+    names = member.tokenizer.cutter.names
+    vector = scorer.vectors[label].float()
     ids = tokens.ids.tolist()
-    if isinstance(ranker.network.encoder, BagEncoder):
-        brings = _by_gradient(ranker, tokens.all(), vector)
+    if isinstance(scorer.network.encoder, BagEncoder):
+        brings = _by_gradient(scorer, tokens.all(), vector)
     else:
         # marks of the beginning and the end belong to every text
         ids = [token for token in ids if not (names[token].startswith("[") and names[token].endswith("]") and len(names[token]) > 2)]
-        brings = _left_out(ranker, tokens, set(ids), vector)
+        brings = _left_out(scorer, tokens, set(ids), vector)
     return [(names[token], value) for token, value in zip(ids, brings, strict=True)]
 
 
-def _by_gradient(ranker: Ranker, batch: TokenBatch, vector: Tensor) -> list[float]:
+def _by_gradient(scorer: Scorer, batch: TokenBatch, vector: Tensor) -> list[float]:
     """Of a bag: behind its sum stand ReLUs and products alone, so that each token's vector times the gradient is exactly its part."""
-    network = ranker.network
+    network = scorer.network
     with torch.enable_grad():
         vectors = network.table.weight[batch.ids].detach().requires_grad_()
         placed = TokenBatch(torch.arange(len(batch.ids), device=vectors.device), batch.weights, batch.offsets)
         hidden = network.encoder(placed, vectors)
         made = []
-        for task, scale, share in zip(ranker.heads, ranker.scales, ranker.shares, strict=True):
-            own: Tensor = network.fit(network.encoder.head(hidden, task))  # type: ignore[operator]
+        for task, scale, share in zip(scorer.towers, scorer.scales, scorer.shares, strict=True):
+            own: Tensor = network.fit(network.encoder.project(hidden, task))  # type: ignore[operator]
             length = own.detach().norm(dim=1, keepdim=True).clamp(min=1e-12) if scale > 0 else 1.0  # what all tokens are divided by
             made.append(own / length * (share * (scale or 1.0)))
         score = torch.cat(made, dim=1)[0] @ vector
@@ -239,14 +239,14 @@ def _by_gradient(ranker: Ranker, batch: TokenBatch, vector: Tensor) -> list[floa
     return found
 
 
-def _left_out(ranker: Ranker, tokens: RaggedRows, counted: set[int], vector: Tensor) -> list[float]:
+def _left_out(scorer: Scorer, tokens: RaggedRows, counted: set[int], vector: Tensor) -> list[float]:
     """Of any encoder: what the product loses without the token."""
     ids, values = tokens.ids.cpu().numpy(), tokens.values.cpu().numpy()
     places = [place for place, token in enumerate(ids.tolist()) if token in counted]
     kept = [np.arange(len(ids)), *(np.delete(np.arange(len(ids)), place) for place in places)]
     ends = np.cumsum([0, *map(len, kept)])
     flat = np.concatenate(kept).astype(np.int64)
-    scores = ranker.encode(RaggedRows(ids[flat], values[flat], ends, vector.device)) @ vector
+    scores = scorer.encode(RaggedRows(ids[flat], values[flat], ends, vector.device)) @ vector
     found: list[float] = (scores[0] - scores[1:]).tolist()
     return found
 
@@ -255,7 +255,7 @@ def _tokens_of_label(stored: Stored, label: int) -> set[str]:
     if stored.label_texts is None:
         return set()
     own = Texts.of([stored.label_texts[label]])
-    return {voice.tokenizer.cutter.names[token] for voice in stored.voices for token in voice.tokenizer(own).ids.tolist()}
+    return {member.tokenizer.cutter.names[token] for member in stored.members for token in member.tokenizer(own).ids.tolist()}
 
 
 # ---- training rows and the graph
@@ -269,9 +269,9 @@ def nearest_rows(stored: Stored, text: str, label: int, rows: TrainingRows, devi
     if not len(carrying):
         return ()
     carrying = carrying[:: -(-len(carrying) // COMPARED)]
-    voice = stored.voices[0]
+    member = stored.members[0]
     taken = Texts.join([Texts.of([text]), texts.take(carrying)])
-    vectors = functional.normalize(voice.rankers[0].encode(rows_of(voice.tokenizer, taken, device)), dim=1)
+    vectors = functional.normalize(member.scorers[0].encode(rows_of(member.tokenizer, taken, device)), dim=1)
     cosines = (vectors[1:] @ vectors[0]).cpu().numpy()
     order = np.argsort(-cosines, kind="stable")[:SHOWN_ROWS]
     return tuple(Row(texts[int(carrying[place])], float(cosines[place])) for place in order)

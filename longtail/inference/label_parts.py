@@ -16,7 +16,7 @@ from torch import Tensor
 
 from longtail.core.values import Texts
 from longtail.models.label_vectors.mixtures import Attention, Gated
-from longtail.models.label_vectors.vectors import LabelSide, LabelVectors
+from longtail.models.label_vectors.vectors import LabelTower, LabelVectors
 from longtail.models.network import Network
 from longtail.models.ragged import RaggedRows, TokenBatch
 from longtail.models.table import weighted_sum
@@ -30,9 +30,9 @@ CLOSE = 1e-3
 OWN = ("text", "encoded")  # parts that a text alone gives
 
 
-def settings_of(recipe: Recipe, head: str) -> LabelVectors:
+def settings_of(recipe: Recipe, tower: str) -> LabelVectors:
     """Of a head's label vectors, as the last stage that learnt them had them."""
-    if head == "classifiers":
+    if tower == "classifiers":
         return recipe.classifiers
     parts = [stage.parts for stage in recipe.stages if stage.task in ("labels", "both", "unified")][-1:]
     return recipe.labels if not parts or parts[0] is None else replace(recipe.labels, parts=parts[0])
@@ -48,9 +48,9 @@ def text_sums(network: Network, rows: RaggedRows) -> Tensor:
     return torch.cat([weighted_sum(batch, network.table.weight) for batch in _pieces(rows)])
 
 
-def encoded_texts(network: Network, rows: RaggedRows, head: str, unit: bool) -> Tensor:
+def encoded_texts(network: Network, rows: RaggedRows, tower: str, unit: bool) -> Tensor:
     """(n, dim): what the encoder makes of each text."""
-    return torch.cat([network.encode(batch, head, unit) for batch in _pieces(rows)])
+    return torch.cat([network.encode(batch, tower, unit) for batch in _pieces(rows)])
 
 
 def _pieces(rows: RaggedRows) -> list[TokenBatch]:
@@ -59,7 +59,7 @@ def _pieces(rows: RaggedRows) -> list[TokenBatch]:
 
 
 @dataclass(frozen=True)
-class Head:
+class TowerParts:
     """The label vectors of one head of a ranker, in parts.
 
     Parts of a kind stand in the order of `names`: "text", "graph" of each order, "free", "encoded". A single "free" may be all that is
@@ -73,13 +73,13 @@ class Head:
     tokenizer: Tokenizer
     texts: Texts | None  # of the labels
     names: tuple[str, ...]
-    side: LabelSide | None  # None: parts are simply added up
+    tower: LabelTower | None  # None: parts are simply added up
     starts_encoded: bool = False  # "encoded" is what a free vector began as
 
     @property
     def n_known(self) -> int:
         """Labels whose parts can be told."""
-        return len(self.vectors) if self.side is None else self.side.n_labels
+        return len(self.vectors) if self.tower is None else self.tower.n_labels
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -92,9 +92,9 @@ class Head:
         if name == "encoded":
             if self.starts_encoded:
                 return encoded_texts(self.network, rows, "labels", unit=True)
-            return encoded_texts(self.network, rows, self.task, self.unit and self.side is None)
+            return encoded_texts(self.network, rows, self.task, self.unit and self.tower is None)
         sums = text_sums(self.network, rows)
-        return sums if self.side is None else self.side.blocks[0](sums)
+        return sums if self.tower is None else self.tower.blocks[0](sums)
 
     @torch.no_grad()
     def of_labels(self, labels: Tensor) -> list[Tensor]:
@@ -104,19 +104,19 @@ class Head:
             assert self.texts is not None
             rows = rows_of(self.tokenizer, self.texts.take(labels.cpu().numpy()), self.vectors.device)
         found = {name: self.of_text(name, rows) for name in self.own if rows is not None}
-        if self.side is None:
+        if self.tower is None:
             if "free" in self.names:
                 found["free"] = self.vectors[labels] - sum(found.values())
             return [found[name] for name in self.names]
         parts = []
-        graphs = iter(range(int("text" in self.names), len(self.side.texts)))
+        graphs = iter(range(int("text" in self.names), len(self.tower.texts)))
         for name in self.names:
             if name == "graph":
                 place = next(graphs)
-                parts.append(self.side.blocks[place](weighted_sum(self.side.texts[place].take(labels), self.network.table.weight)))
+                parts.append(self.tower.blocks[place](weighted_sum(self.tower.texts[place].take(labels), self.network.table.weight)))
             elif name == "free":
-                assert self.side.free is not None
-                parts.append(self.side.free.weight[labels])
+                assert self.tower.free is not None
+                parts.append(self.tower.free.weight[labels])
             else:
                 parts.append(found[name])
         return parts
@@ -125,8 +125,8 @@ class Head:
     def shares(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """(m, dim) each: what parts bring into the vectors; they add up to them."""
         shared = list(parts)
-        if self.side is not None and isinstance(self.side.mix, Gated):
-            shared = [torch.sigmoid(gate) * part for gate, part in zip(self.side.mix.gates, parts, strict=True)]
+        if self.tower is not None and isinstance(self.tower.mix, Gated):
+            shared = [torch.sigmoid(gate) * part for gate, part in zip(self.tower.mix.gates, parts, strict=True)]
         elif (weights := self.attention(parts)) is not None:
             shared = [weights[:, place, None] * part for place, part in enumerate(parts)]
         if self.unit:
@@ -137,74 +137,75 @@ class Head:
     @torch.no_grad()
     def attention(self, parts: Sequence[Tensor]) -> Tensor | None:
         """(m, n_parts), rows sum to 1: what each part counts for each label; None where that is not learnt per label."""
-        if self.side is None or not isinstance(self.side.mix, Attention):
+        if self.tower is None or not isinstance(self.tower.mix, Attention):
             return None
-        return self.side.mix.weights(parts)
+        return self.tower.mix.weights(parts)
 
     def mixed(self, parts: Sequence[Tensor]) -> Tensor:
         """(m, dim): vectors of parts."""
         return torch.stack(self.shares(parts)).sum(dim=0)
 
 
-def heads_of(stored: Stored, place: int) -> list[Head]:
-    """Of the ranker at this place of the model."""
-    ranker, voice = stored.rankers[place], 0
-    counts = [len(one.rankers) for one in stored.voices]
-    while place >= sum(counts[: voice + 1]):
-        voice += 1
-    recipe, tokenizer = (stored.recipe, *stored.recipe.beside)[voice], stored.voices[voice].tokenizer
+def tower_parts_of(stored: Stored, place: int) -> list[TowerParts]:
+    """The label vectors of each tower of the scorer at this place of the model, in parts."""
+    scorer, member = stored.scorers[place], 0
+    counts = [len(one.scorers) for one in stored.members]
+    while place >= sum(counts[: member + 1]):
+        member += 1
+    recipe, tokenizer = (stored.recipe, *stored.recipe.beside)[member], stored.members[member].tokenizer
     found, start = [], 0
-    for task, scale in zip(ranker.heads, ranker.scales, strict=True):
-        vectors = ranker.vectors[:, start : start + ranker.network.dim]
-        start += ranker.network.dim
-        head = Head(ranker.network, task, scale > 0, vectors, tokenizer, stored.label_texts, ("free",), None)
-        found.append(_with_parts(head, settings_of(recipe, task), stored, place))
+    for task, scale in zip(scorer.towers, scorer.scales, strict=True):
+        vectors = scorer.vectors[:, start : start + scorer.network.dim]
+        start += scorer.network.dim
+        whole = TowerParts(scorer.network, task, scale > 0, vectors, tokenizer, stored.label_texts, ("free",), None)
+        found.append(_with_parts(whole, settings_of(recipe, task), stored, place))
     return found
 
 
-def _with_parts(head: Head, settings: LabelVectors, stored: Stored, place: int) -> Head:
-    """With what can be told of its parts."""
+def _with_parts(whole: TowerParts, settings: LabelVectors, stored: Stored, place: int) -> TowerParts:
+    """The same with the parts that can be taken apart."""
     parts = settings.parts
-    if head.texts is None:
-        return head
+    if whole.texts is None:
+        return whole
     if parts == ("free",):
         if settings.start not in OWN:
-            return head
-        return replace(head, names=(settings.start, "free"), starts_encoded=settings.start == "encoded")
-    is_sum = len(parts) == 1 or (settings.mix == "sum" and not head.unit)
+            return whole
+        return replace(whole, names=(settings.start, "free"), starts_encoded=settings.start == "encoded")
+    is_sum = len(parts) == 1 or (settings.mix == "sum" and not whole.unit)
     if is_sum and "graph" not in parts and ("text" not in parts or settings.block == "none"):
-        return replace(head, names=tuple(name for name in ("text", "free", "encoded") if name in parts))
-    side = _side_of(head, settings, stored, place)
-    if side is None:
-        return head
+        return replace(whole, names=tuple(name for name in ("text", "free", "encoded") if name in parts))
+    tower = _tower_of(whole, settings, stored, place)
+    if tower is None:
+        return whole
     names = ("text",) * ("text" in parts) + ("graph",) * (settings.order if "graph" in parts else 0)
-    whole = replace(head, names=names + tuple(name for name in ("free", "encoded") if name in parts), side=side)
-    looked = torch.arange(0, side.n_labels, max(1, side.n_labels // CHECKED), device=head.vectors.device)
+    apart = replace(whole, names=names + tuple(name for name in ("free", "encoded") if name in parts), tower=tower)
+    sample = torch.arange(0, tower.n_labels, max(1, tower.n_labels // CHECKED), device=whole.vectors.device)
     # the graph of a model of several recipes is that of the last, and files can be of another model
-    return whole if torch.allclose(whole.mixed(whole.of_labels(looked)), head.vectors[looked].float(), atol=CLOSE) else head
+    return apart if torch.allclose(apart.mixed(apart.of_labels(sample)), whole.vectors[sample].float(), atol=CLOSE) else whole
 
 
-def _side_of(head: Head, settings: LabelVectors, stored: Stored, place: int) -> LabelSide | None:
-    if head.task in head.network.sides:
-        return head.network.side(head.task)
+def _tower_of(whole: TowerParts, settings: LabelVectors, stored: Stored, place: int) -> LabelTower | None:
+    if whole.task in whole.network.towers:
+        return whole.network.tower(whole.task)
     path = None if stored.folder is None else stored.folder / PARTS
-    if path is None or not path.is_file() or head.texts is None:
+    if path is None or not path.is_file() or whole.texts is None:
         return None
-    state = _state(path, f"{place}/{head.task}.", head.vectors.device)
+    device = whole.vectors.device
+    state = _state(path, f"{place}/{whole.task}.", device)
     sizes = [len(state[name]) for name in ("free.weight", "bias.weight") if name in state]
-    n_labels = sizes[0] if sizes else len(head.vectors)  # labels that were added are not among them
-    rows = head.tokenizer(head.texts[:n_labels])
+    n_labels = sizes[0] if sizes else len(whole.vectors)  # labels that were added are not among them
+    rows = whole.tokenizer(whole.texts[:n_labels])
     graph = None if stored.graph is None else csr_matrix(stored.graph.weights[:n_labels, :n_labels])
     if "graph" in settings.parts and graph is None:
         return None
-    sequences = RaggedRows(rows.ids, rows.weights, rows.offsets, head.vectors.device)
+    sequences = RaggedRows(rows.ids, rows.weights, rows.offsets, device)
     with torch.random.fork_rng(devices=[]):  # what is drawn here is replaced at once
-        side = settings.build(n_labels, head.network.dim, settings.text_rows(rows.to_csr(), graph), head.vectors.device, sequences)
+        tower = settings.build(n_labels, whole.network.dim, settings.text_rows(rows.to_csr(), graph), device, sequences)
     try:
-        side.load_state_dict(state)
+        tower.load_state_dict(state)
     except RuntimeError:  # of another model
         return None
-    return side.to(head.vectors.device).eval().requires_grad_(False)
+    return tower.to(device).eval().requires_grad_(False)
 
 
 def _state(path: Path, prefix: str, device: torch.device) -> dict[str, Tensor]:

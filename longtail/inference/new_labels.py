@@ -29,8 +29,8 @@ from torch.nn import functional
 from longtail.core.errors import DataError, SettingError
 from longtail.core.values import LabelGraph, Texts
 from longtail.data.files import shorten
-from longtail.inference.label_parts import Head, encoded_texts, heads_of, rows_of, text_sums
-from longtail.inference.scorer import Ranker
+from longtail.inference.label_parts import TowerParts, encoded_texts, rows_of, text_sums, tower_parts_of
+from longtail.inference.scorer import Scorer
 from longtail.inference.search.clusters import NOTHING, ClusterIndex, Neighbours
 from longtail.models.ragged import RaggedRows
 from longtail.storage.model_folder import Stored
@@ -83,62 +83,62 @@ class Maker:
 
     def made(self, texts: Texts) -> list[Made]:
         """Of each ranker."""
-        return [one.made(texts) for one in self._of_rankers]
+        return [one.made(texts) for one in self._of_scorers]
 
     @cached_property
-    def _of_rankers(self) -> list[_OfRanker]:
-        return [_OfRanker(ranker, heads_of(self.stored, place), self.blend) for place, ranker in enumerate(self.stored.rankers)]
+    def _of_scorers(self) -> list[_OfScorer]:
+        return [_OfScorer(scorer, tower_parts_of(self.stored, place), self.blend) for place, scorer in enumerate(self.stored.scorers)]
 
 
-class _OfRanker:
-    def __init__(self, ranker: Ranker, heads: list[Head], blend: Blend) -> None:
-        self.ranker, self.heads, self.blend = ranker, heads, blend
-        self.by_encoder = next((head for head in heads if "encoded" in head.names), None)  # whose vectors lie where encoded texts do
-        self.n_known = min(head.n_known for head in heads)
+class _OfScorer:
+    def __init__(self, scorer: Scorer, towers: list[TowerParts], blend: Blend) -> None:
+        self.scorer, self.towers, self.blend = scorer, towers, blend
+        self.by_encoder = next((tower for tower in towers if "encoded" in tower.names), None)  # whose vectors lie where encoded texts do
+        self.n_known = min(tower.n_known for tower in towers)
 
     @cached_property
     def known(self) -> Tensor:
         """(n_known, n) of unit length: where known labels lie, by their vectors or by their texts."""
         if self.by_encoder is not None:
             return functional.normalize(self.by_encoder.vectors[: self.n_known].float(), dim=1)
-        head = self.heads[0]
-        assert head.texts is not None
-        return functional.normalize(text_sums(head.network, self._rows(head.texts[: self.n_known])), dim=1)
+        tower = self.towers[0]
+        assert tower.texts is not None
+        return functional.normalize(text_sums(tower.network, self._rows(tower.texts[: self.n_known])), dim=1)
 
     @cached_property
     def middle(self) -> Tensor:
         """(dim,): the mean of encoded label texts, of unit length each; all vectors behind a ReLU have it in common."""
-        head = self.heads[0]
-        assert head.texts is not None
-        some = head.texts.take(np.arange(0, self.n_known, max(1, self.n_known // SAMPLE)))
-        return encoded_texts(head.network, self._rows(some), head.task, unit=True).mean(dim=0)
+        tower = self.towers[0]
+        assert tower.texts is not None
+        some = tower.texts.take(np.arange(0, self.n_known, max(1, self.n_known // SAMPLE)))
+        return encoded_texts(tower.network, self._rows(some), tower.task, unit=True).mean(dim=0)
 
     def _rows(self, texts: Texts) -> RaggedRows:
-        return rows_of(self.heads[0].tokenizer, texts, self.ranker.vectors.device)
+        return rows_of(self.towers[0].tokenizer, texts, self.scorer.vectors.device)
 
     @torch.no_grad()
     def made(self, texts: Texts) -> Made:
         rows = self._rows(texts)
         near, weights = self._nearest(rows)
-        vectors = torch.cat([self._vectors(head, rows, near, weights) for head in self.heads], dim=1)
+        vectors = torch.cat([self._vectors(tower, rows, near, weights) for tower in self.towers], dim=1)
         bias = centroids = None
-        if self.ranker.bias is not None:
-            bias = (self.ranker.bias[near] * weights).sum(dim=1) - self.blend.shrink
-            bias = torch.where(weights.any(dim=1), bias, self.ranker.bias.min())
-        if self.ranker.centroids is not None:
+        if self.scorer.bias is not None:
+            bias = (self.scorer.bias[near] * weights).sum(dim=1) - self.blend.shrink
+            bias = torch.where(weights.any(dim=1), bias, self.scorer.bias.min())
+        if self.scorer.centroids is not None:
             # training rows of a label say what its text says, as far as we know
-            own = encoded_texts(self.heads[0].network, rows, self.heads[0].task, unit=True)
+            own = encoded_texts(self.towers[0].network, rows, self.towers[0].task, unit=True)
             centroids = functional.normalize(
-                self.blend.own * own + self.blend.others * _blended(self.ranker.centroids, near, weights), dim=1
+                self.blend.own * own + self.blend.others * _blended(self.scorer.centroids, near, weights), dim=1
             )
-        return Made(vectors, bias, centroids, None if self.ranker.clusters is None else _majority(self.ranker.clusters, near, weights))
+        return Made(vectors, bias, centroids, None if self.scorer.clusters is None else _majority(self.scorer.clusters, near, weights))
 
     def _nearest(self, rows: RaggedRows) -> tuple[Tensor, Tensor]:
         """(m, neighbours) known labels by the cosine of their texts, and weights that sum to 1; to 0 for a text that cannot be read."""
         if self.by_encoder is not None:
             texts = self.by_encoder.of_text("encoded", rows)
         else:
-            texts = text_sums(self.heads[0].network, rows)
+            texts = text_sums(self.towers[0].network, rows)
         keep = min(self.blend.neighbours, self.n_known)
         found = [
             torch.topk(part @ self.known.T, keep, dim=1)
@@ -148,21 +148,21 @@ class _OfRanker:
         weights = cosines.clamp(min=1e-6) ** self.blend.sharpness
         return near, weights / weights.sum(dim=1, keepdim=True) * (rows.offsets.diff() > 0)[:, None]
 
-    def _vectors(self, head: Head, rows: RaggedRows, near: Tensor, weights: Tensor) -> Tensor:
+    def _vectors(self, tower: TowerParts, rows: RaggedRows, near: Tensor, weights: Tensor) -> Tensor:
         blend = self.blend
         named, places = torch.unique(near, return_inverse=True)
-        known = [_blended(part, places, weights) for part in head.of_labels(named)]
-        if not head.own:
+        known = [_blended(part, places, weights) for part in tower.of_labels(named)]
+        if not tower.own:
             # nothing of the vectors comes from texts: a row that says what the label's text says pulls them there
-            length = head.vectors[named].norm(dim=1).mean()
-            pull = functional.normalize(encoded_texts(head.network, rows, head.task, unit=True) - self.middle, dim=1)
-            vectors = blend.own * length * pull + blend.others * head.mixed(known)
-            return functional.normalize(vectors, dim=1) if head.unit else vectors
+            length = tower.vectors[named].norm(dim=1).mean()
+            pull = functional.normalize(encoded_texts(tower.network, rows, tower.task, unit=True) - self.middle, dim=1)
+            vectors = blend.own * length * pull + blend.others * tower.mixed(known)
+            return functional.normalize(vectors, dim=1) if tower.unit else vectors
         parts = [
-            blend.own * head.of_text(name, rows) + (1 - blend.own) * part if name in head.own else blend.others * part
-            for name, part in zip(head.names, known, strict=True)
+            blend.own * tower.of_text(name, rows) + (1 - blend.own) * part if name in tower.own else blend.others * part
+            for name, part in zip(tower.names, known, strict=True)
         ]
-        return head.mixed(parts)
+        return tower.mixed(parts)
 
 
 def _blended(values: Tensor, near: Tensor, weights: Tensor) -> Tensor:
@@ -188,10 +188,10 @@ def with_labels(stored: Stored, texts: Texts, made: Sequence[Made]) -> Stored:
     """The model with new labels behind those that it has."""
     assert stored.label_texts is not None
     ready = iter(made)
-    voices = [replace(voice, rankers=[_grown(ranker, next(ready)) for ranker in voice.rankers]) for voice in stored.voices]
+    members = [replace(member, scorers=[_grown(scorer, next(ready)) for scorer in member.scorers]) for member in stored.members]
     return replace(
         stored,
-        voices=voices,
+        members=members,
         label_texts=Texts.join([stored.label_texts, texts]),
         label_counts=np.concatenate([stored.label_counts, np.zeros(len(texts), np.int64)]),
         graph=None if stored.graph is None else _graph_of_more(stored.graph, len(texts)),
@@ -203,20 +203,20 @@ def with_labels(stored: Stored, texts: Texts, made: Sequence[Made]) -> Stored:
     )
 
 
-def _grown(ranker: Ranker, made: Made) -> Ranker:
-    first, n_new = len(ranker.vectors), len(made.vectors)
-    fresh = torch.arange(first, first + n_new, device=ranker.vectors.device)
-    clusters = ranker.clusters
+def _grown(scorer: Scorer, made: Made) -> Scorer:
+    first, n_new = len(scorer.vectors), len(made.vectors)
+    fresh = torch.arange(first, first + n_new, device=scorer.vectors.device)
+    clusters = scorer.clusters
     if clusters is not None and made.clusters is not None:
         clusters = replace(clusters, members=_joined(clusters.members, fresh, made.clusters))
     return replace(
-        ranker,
-        vectors=torch.cat([ranker.vectors, made.vectors.to(ranker.vectors.dtype)]),
-        bias=None if ranker.bias is None or made.bias is None else torch.cat([ranker.bias, made.bias]),
-        centroids=None if ranker.centroids is None or made.centroids is None else torch.cat([ranker.centroids, made.centroids]),
+        scorer,
+        vectors=torch.cat([scorer.vectors, made.vectors.to(scorer.vectors.dtype)]),
+        bias=None if scorer.bias is None or made.bias is None else torch.cat([scorer.bias, made.bias]),
+        centroids=None if scorer.centroids is None or made.centroids is None else torch.cat([scorer.centroids, made.centroids]),
         clusters=clusters,
-        graph=None if ranker.graph is None else _alone(ranker.graph, fresh),
-        removed=None if ranker.removed is None else functional.pad(ranker.removed, (0, n_new)),
+        graph=None if scorer.graph is None else _alone(scorer.graph, fresh),
+        removed=None if scorer.removed is None else functional.pad(scorer.removed, (0, n_new)),
     )
 
 
@@ -282,7 +282,7 @@ def check_texts(stored: Stored, texts: Sequence[str]) -> Texts:
     for label, text in enumerate(known.encoded()):
         if text in places and label not in removed:
             raise SettingError(f"There is a label {_shown(text)} already, with id {label}; wanted new ones.")
-    unread = np.all([np.diff(voice.tokenizer(new).offsets) == 0 for voice in stored.voices], axis=0)
+    unread = np.all([np.diff(member.tokenizer(new).offsets) == 0 for member in stored.members], axis=0)
     if unread.any():
         first = shorten(new[int(np.flatnonzero(unread)[0])])
         raise SettingError(f"The model knows none of the words of {first!r}; wanted a label text it can read.")

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtail.core.errors import SettingError, UnknownName
-from longtail.core.kernels.voices import scores_at
+from longtail.core.kernels.ensemble import scores_at
 from longtail.inference.search.all_labels import EVERY, AllLabels, products_at
 from longtail.inference.search.clusters import NOTHING, ClusterIndex, Neighbours, best, nearest_labels
 from longtail.inference.search.labels import Index
 from longtail.models.losses.candidates import scores_of
-from longtail.models.network import Network, Side
+from longtail.models.network import Network, VectorsAndBias
 from longtail.models.ragged import RaggedRows, TokenBatch, distinct_ids
-from longtail.training.trainer import GAME_NEIGHBOURS, Course
+from longtail.training.trainer import GAME_NEIGHBOURS, Trainer
 
 TEXTS_AT_ONCE = 1024
 GAME_SPEAKERS = 50  # labels of a text whose scores are passed on to their neighbours
@@ -27,7 +27,7 @@ WAYS = ("all", "clusters", "fused")
 
 
 @dataclass(frozen=True)
-class Ranker:
+class Scorer:
     """A trained network, ready to answer."""
 
     network: Network
@@ -39,7 +39,7 @@ class Ranker:
     centroids: Tensor | None = None  # (n_labels, dim), for "fused"
     keep: int = 300  # labels of the nearest centroids
     beta: float = 0.5  # share of the classifier in "fused", and of the second of two heads
-    heads: tuple[str, ...] = ("labels",)  # whose vectors stand side by side
+    towers: tuple[str, ...] = ("labels",)  # whose vectors stand side by side
     scales: tuple[float, ...] = (0.0,)  # of each head's vectors: its cosines are multiplied by that; 0 takes products as they are
     chances: bool = True  # scores are log-odds; otherwise cosines
     slope: float = 1.0  # a chance is sigmoid(slope x score + offset); scores of two heads, added up, are no log-odds by themselves
@@ -52,10 +52,10 @@ class Ranker:
         """Of everything that answers are made with."""
         own = [self.vectors, self.bias, self.centroids]
         own += [] if self.clusters is None else [self.clusters.vectors, self.clusters.bias, self.clusters.members]
-        own += [tensor for name, tensor in self.network.state_dict().items() if not name.startswith("sides.")]
+        own += [tensor for name, tensor in self.network.state_dict().items() if not name.startswith("towers.")]
         return sum(tensor.numel() * tensor.element_size() for tensor in own if tensor is not None)
 
-    def by(self, way: str) -> Ranker:
+    def by(self, way: str) -> Scorer:
         """The same network, answering in another way."""
         has = {"all": True, "clusters": self.clusters is not None, "fused": self.centroids is not None}
         if way not in has:
@@ -88,14 +88,14 @@ class Ranker:
         return torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
 
     @torch.no_grad()
-    def hear(self, tokens: RaggedRows, k: int) -> Heard:
+    def retrieve(self, tokens: RaggedRows, k: int) -> Retrieved:
         """The k best labels of some texts, with what is needed to tell the evidence for any other."""
         if self.way != "all":
-            return Heard(self, *self.rank(tokens, k), None)
+            return Retrieved(self, *self.rank(tokens, k), None)
         text = self.encode(tokens)
         found = [self.all_labels.best(part, k) for part in text.split(TEXTS_AT_ONCE)]
         ids, scores = torch.cat([ids for ids, _ in found]), torch.cat([scores for _, scores in found])
-        return Heard(self, torch.where(scores > -torch.inf, ids, NOTHING), scores, text)  # removed labels have -inf
+        return Retrieved(self, torch.where(scores > -torch.inf, ids, NOTHING), scores, text)  # removed labels have -inf
 
     @torch.no_grad()
     def encode(self, tokens: RaggedRows) -> Tensor:
@@ -111,7 +111,7 @@ class Ranker:
     @property
     def shares(self) -> tuple[float, ...]:
         """What each head counts."""
-        return (1.0,) if len(self.heads) == 1 else (2 * (1 - self.beta), 2 * self.beta)
+        return (1.0,) if len(self.towers) == 1 else (2 * (1 - self.beta), 2 * self.beta)
 
     @property
     def share_of_bias(self) -> float:
@@ -119,15 +119,15 @@ class Ranker:
         return self.shares[-1]
 
     def _text(self, batch: TokenBatch) -> Tensor:
-        return self.in_heads(self.network.hidden(batch))
+        return self.in_towers(self.network.hidden(batch))
 
-    def in_heads(self, hidden: Tensor) -> Tensor:
+    def in_towers(self, hidden: Tensor) -> Tensor:
         """Vectors of texts in all heads, side by side, so that one product adds up their scores."""
-        if self.heads == ("labels",) and self.scales == (0.0,):
-            return self.network.of_head(hidden, "labels", unit=False)
+        if self.towers == ("labels",) and self.scales == (0.0,):
+            return self.network.project(hidden, "labels", unit=False)
         found = [
-            self.network.of_head(hidden, head, unit=scale > 0) * (share * (scale or 1.0))
-            for head, scale, share in zip(self.heads, self.scales, self.shares, strict=True)
+            self.network.project(hidden, tower, unit=scale > 0) * (share * (scale or 1.0))
+            for tower, scale, share in zip(self.towers, self.scales, self.shares, strict=True)
         ]
         return torch.cat(found, dim=1)
 
@@ -148,14 +148,14 @@ class Ranker:
 
     def told(self, levels: Tensor) -> Tensor:
         """Levels as numbers from 0 to 1."""
-        return torch.sigmoid(levels) if self.chances else ((1 + levels / len(self.heads)) / 2).clamp(min=0.0)  # a cosine of -1 is 0
+        return torch.sigmoid(levels) if self.chances else ((1 + levels / len(self.towers)) / 2).clamp(min=0.0)  # a cosine of -1 is 0
 
     @cached_property
     def all_labels(self) -> AllLabels:
         """What "all" searches: products with `encode` are scores."""
-        return AllLabels(len(self.vectors), self.side, self.removed, self.index)
+        return AllLabels(len(self.vectors), self.tower, self.removed, self.index)
 
-    def side(self, labels: slice | Tensor) -> Side:
+    def tower(self, labels: slice | Tensor) -> VectorsAndBias:
         """Vectors and biases of some labels, as they enter scores."""
         return self.vectors[labels], None if self.bias is None else self.bias[labels] * self.share_of_bias
 
@@ -171,14 +171,14 @@ class Ranker:
     def _passed_on(self, ids: Tensor, chances: Tensor, n_speakers: int) -> Tensor:
         """GAME: r = G r~, of the labels of the shortlist alone (ECLARE, section 3.5). Each id stands in a row once."""
         assert self.graph is not None
-        heard = torch.zeros_like(chances)
+        retrieved = torch.zeros_like(chances)
         order = torch.sort(ids, dim=1)
         top = best(ids, chances, n_speakers)  # weak labels have nothing to pass on
         passed_ids, passed = self.graph.spread(*top)
         place = torch.searchsorted(order.values, passed_ids.clamp(min=0)).clamp_(max=ids.shape[1] - 1)
         known = (torch.gather(order.values, 1, place) == passed_ids) & (passed_ids >= 0)
-        heard.scatter_add_(1, torch.gather(order.indices, 1, place), passed * known)
-        return heard
+        retrieved.scatter_add_(1, torch.gather(order.indices, 1, place), passed * known)
+        return retrieved
 
     def _fused(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Labels of the nearest centroids; beta x classifier + (1 - beta) x nearness, each scaled to a largest of 1 a row (Astec)."""
@@ -191,7 +191,7 @@ class Ranker:
         scaled = self.beta * chances / chances.amax(dim=1, keepdim=True) + (1 - self.beta) * nearness / nearness.amax(dim=1, keepdim=True)
         return filled(*best(ids, scaled, k), k)
 
-    def without(self, labels: Tensor) -> Ranker:
+    def without(self, labels: Tensor) -> Scorer:
         """Never naming these labels again; ids of all others stay as they are."""
         removed = torch.zeros(len(self.vectors), dtype=torch.bool, device=self.vectors.device)
         removed[labels] = True
@@ -209,10 +209,10 @@ class Ranker:
 
 
 @dataclass(frozen=True)
-class Heard:
+class Retrieved:
     """What a ranker has found for some texts."""
 
-    ranker: Ranker
+    scorer: Scorer
     ids: Tensor  # (n, k), best first; -1 in empty places
     scores: Tensor  # (n, k): as they are, by all labels; otherwise chances
     text: Tensor | None  # (n, dim of all heads), by all labels
@@ -224,9 +224,9 @@ class Heard:
 
     def _computed(self, ids: Tensor, text: Tensor) -> Tensor:
         if not text.is_cuda:
-            labels, given = self.ranker.all_labels.labels, (ids, self.ids, self.scores, text)
+            labels, given = self.scorer.all_labels.labels, (ids, self.ids, self.scores, text)
             return torch.from_numpy(scores_at(*(part.numpy() for part in given), labels.vectors, labels.bias))
-        return products_at(text, *self.ranker.side(EVERY), ids.clamp(min=0).to(text.device))
+        return products_at(text, *self.scorer.tower(EVERY), ids.clamp(min=0).to(text.device))
 
     def _looked_up(self, ids: Tensor) -> Tensor:
         """What was not found has as little as the last that was."""
@@ -238,18 +238,18 @@ class Heard:
         return torch.where(is_there, torch.gather(odds, 1, torch.gather(order.indices, 1, place)), odds.amin(dim=1, keepdim=True))
 
 
-def ranker_of(course: Course, way: str, heads: tuple[str, ...] = ("labels",), unit: bool = False) -> Ranker:
+def scorer_of(trainer: Trainer, way: str, towers: tuple[str, ...] = ("labels",), unit: bool = False) -> Scorer:
     """The course's network as it is now, ready to answer in that way.
 
     Args:
         heads: of the sets of label vectors that are searched, "labels" and "classifiers".
         unit: let cosines decide in all of them, as UniDEC does; otherwise scores as they were trained.
     """
-    network, parts = course.network.eval(), course.parts
+    network, parts = trainer.network.eval(), trainer.parts
     found, scales, bias = [], [], None
-    for head in heads:
-        vectors, own_bias = network.all_label_vectors(head)
-        is_cosine = unit or network.side(head).settings.unit
+    for tower in towers:
+        vectors, own_bias = network.all_label_vectors(tower)
+        is_cosine = unit or network.tower(tower).settings.unit
         found.append(functional.normalize(vectors.float(), dim=1) if is_cosine else vectors)
         scales.append((1.0 if unit else 1 / parts.contrast.temperature) if is_cosine else 0.0)
         bias = bias if is_cosine or own_bias is None else own_bias
@@ -258,13 +258,13 @@ def ranker_of(course: Course, way: str, heads: tuple[str, ...] = ("labels",), un
         scales = [1.0] * len(scales)
     clusters = graph = centroids = None
     if way == "clusters":
-        clusters = course.cluster_index()
+        clusters = trainer.cluster_index()
         if parts.clusters.game:
-            assert course.material.graph is not None
-            graph = Neighbours.of(course.material.graph.weights, GAME_NEIGHBOURS, course.device, parts.clusters.game)
+            assert trainer.training_data.graph is not None
+            graph = Neighbours.of(trainer.training_data.graph.weights, GAME_NEIGHBOURS, trainer.device, parts.clusters.game)
     elif way == "fused":
-        centroids = course.centroids()
-    return Ranker(
+        centroids = trainer.centroids()
+    return Scorer(
         network,
         torch.cat(found, dim=1),
         bias,
@@ -273,7 +273,7 @@ def ranker_of(course: Course, way: str, heads: tuple[str, ...] = ("labels",), un
         graph,
         centroids,
         parts.keep,
-        heads=heads,
+        towers=towers,
         scales=tuple(scales),
         chances=by_chance,
     )

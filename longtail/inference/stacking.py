@@ -14,8 +14,8 @@ from longtail.evaluation.evaluate import evaluate, propensity_constants
 from longtail.evaluation.metrics import inverse_propensity
 from longtail.evaluation.predictions import most_filtered
 from longtail.inference.calibration import fitted
-from longtail.inference.ensemble import NAMED, Voice, evidence, hear, named_by, predict
-from longtail.inference.scorer import Ranker
+from longtail.inference.ensemble import NAMED, Member, evidence, named_by, predict, retrieve
+from longtail.inference.scorer import Scorer
 from longtail.inference.stacking_weights import Reals, fitted_weights
 from longtail.models.ragged import RaggedRows
 from longtail.tokens.tokenizer import Tokenizer
@@ -27,56 +27,56 @@ CALIBRATED = 10  # labels of a validation row that the chances of one network ar
 Bools = NDArray[np.bool_]
 
 
-def judged(voices: list[Voice], held_out: Dataset, device: torch.device, ks: tuple[int, ...]) -> dict[str, float]:
+def validation_metrics(members: list[Member], held_out: Dataset, device: torch.device, ks: tuple[int, ...]) -> dict[str, float]:
     """Metrics on validation rows, which are the test rows of `held_out`."""
     assert held_out.test.texts is not None
     extra = 0 if held_out.test.filter is None else most_filtered(held_out.test.filter, len(held_out.test))
-    found = predict(voices, held_out.test.texts, min(held_out.n_labels, 10 + extra), device)
+    found = predict(members, held_out.test.texts, min(held_out.n_labels, 10 + extra), device)
     return evaluate(found, held_out, resamples=0, ks=ks).metrics
 
 
-def weighed_heads(ranker: Ranker, tokenizer: Tokenizer, held_out: Dataset, device: torch.device) -> Ranker:
+def with_tower_weights(scorer: Scorer, tokenizer: Tokenizer, held_out: Dataset, device: torch.device) -> Scorer:
     """With the share of the classifier that is best on validation rows, and the curve from scores to chances that fits them."""
     reached = {}
     for beta in BETAS:
-        metrics = judged([Voice(tokenizer, [replace(ranker, beta=beta)])], held_out, device, (1, 5))
-        reached[beta] = sum(metrics[name] for name in (WEIGHED_BY if len(ranker.heads) > 1 else ("P@1", "P@5")))
-    ranker = replace(ranker, beta=max(reached, key=lambda beta: reached[beta]))
-    if not ranker.chances or len(ranker.heads) == 1 or ranker.way != "all":
-        return ranker
+        metrics = validation_metrics([Member(tokenizer, [replace(scorer, beta=beta)])], held_out, device, (1, 5))
+        reached[beta] = sum(metrics[name] for name in (WEIGHED_BY if len(scorer.towers) > 1 else ("P@1", "P@5")))
+    scorer = replace(scorer, beta=max(reached, key=lambda beta: reached[beta]))
+    if not scorer.chances or len(scorer.towers) == 1 or scorer.way != "all":
+        return scorer
     assert held_out.test.texts is not None
     tokens = tokenizer(held_out.test.texts)
     rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, device)
-    ids, scores = (part.cpu().numpy() for part in ranker.scored(rows, min(CALIBRATED, held_out.n_labels)))
+    ids, scores = (part.cpu().numpy() for part in scorer.scored(rows, min(CALIBRATED, held_out.n_labels)))
     right, counted = _right(held_out, ids)
     slope, offset = fitted(scores[counted].astype(np.float64), right[counted])
-    return replace(ranker, slope=slope, offset=offset)
+    return replace(scorer, slope=slope, offset=offset)
 
 
-def weighed(voices: list[Voice], held_out: Dataset, device: torch.device) -> list[Voice]:
+def with_stacking_weights(members: list[Member], held_out: Dataset, device: torch.device) -> list[Member]:
     """With the weights of all heads of all voices under which right labels of validation rows stand before wrong ones, the rarer the
     more, and the curve from the sum to chances."""
     assert held_out.test.texts is not None
     texts, k = held_out.test.texts, min(NAMED, held_out.n_labels)
-    heard = [hear(voice, texts, k, device) for voice in voices]
-    ids = named_by(heard)
+    retrieved = [retrieve(member, texts, k, device) for member in members]
+    ids = named_by(retrieved)
     by_voice: list[list[Reals]] = []
-    for voice, own in zip(voices, heard, strict=True):
-        if len(voice.rankers[0].heads) == 1:
+    for member, own in zip(members, retrieved, strict=True):
+        if len(member.scorers[0].towers) == 1:
             by_voice.append([evidence(own, ids).double().numpy()])
             continue
-        alone = [replace(voice, rankers=[replace(ranker, beta=beta) for ranker in voice.rankers]) for beta in (0.0, 1.0)]
-        by_voice.append([evidence(hear(head, texts, 1, device), ids).double().numpy() / 2 for head in alone])  # its share is then 2
-    scores = np.stack([head for own in by_voice for head in own], axis=2)
+        alone = [replace(member, scorers=[replace(scorer, beta=beta) for scorer in member.scorers]) for beta in (0.0, 1.0)]
+        by_voice.append([evidence(retrieve(tower, texts, 1, device), ids).double().numpy() / 2 for tower in alone])  # its share is then 2
+    scores = np.stack([tower for own in by_voice for tower in own], axis=2)
     right, counted = _right(held_out, ids.numpy())
     weights = _fitted(scores, right, counted, np.sqrt(_inverse_propensity(held_out))[ids.clamp(min=0).numpy()])
     slope, offset = fitted((scores @ weights)[counted], right[counted])
     made = []
-    for voice, own_weights in zip(voices, np.split(slope * weights, np.cumsum([len(own) for own in by_voice])[:-1]), strict=True):
-        rankers = voice.rankers
+    for member, own_weights in zip(members, np.split(slope * weights, np.cumsum([len(own) for own in by_voice])[:-1]), strict=True):
+        scorers = member.scorers
         if len(own_weights) == 2 and own_weights.any():
-            rankers = [replace(ranker, beta=float(own_weights[1] / own_weights.sum())) for ranker in rankers]
-        made.append(replace(voice, rankers=rankers, weight=float(own_weights.mean())))
+            scorers = [replace(scorer, beta=float(own_weights[1] / own_weights.sum())) for scorer in scorers]
+        made.append(replace(member, scorers=scorers, weight=float(own_weights.mean())))
     made[0] = replace(made[0], offset=offset)
     return made
 

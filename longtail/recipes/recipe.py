@@ -21,7 +21,7 @@ from longtail.training.trainer import Parts
 
 SHORTLISTS = ("clusters", "nearest")
 WAYS = ("all", "clusters", "fused")
-HEADS = ("labels", "classifiers")
+TOWERS = ("labels", "classifiers")
 TABLES = ("tokens", "encoder", "labels", "classifiers", "contrast", "graph", "clusters", "shortlist", "predict")
 TOP: dict[str, tuple[type | tuple[type, ...], str]] = {  # settings that stand above the tables
     "about": (str, "a text"),
@@ -53,21 +53,21 @@ class PredictSettings:
 
     Args:
         by: score "all" of them; those of the best "clusters"; or "fused" with the nearest centroids.
-        heads: which label vectors are searched: "labels", "classifiers", or both side by side. What the second counts is chosen on
+        towers: which label vectors are searched: "labels", "classifiers", or both side by side. What the second counts is chosen on
             validation rows, where there are some; otherwise it counts as much as the first.
         unit: let cosines decide, also where training did not (UniDEC).
     """
 
     by: str = "all"
-    heads: tuple[str, ...] = ("labels",)
+    towers: tuple[str, ...] = ("labels",)
     unit: bool = False
 
     def __post_init__(self) -> None:
         _one_of("predict.by", self.by, WAYS)
-        for head in self.heads:
-            _one_of("predict.heads", head, HEADS)
-        if not self.heads or len(set(self.heads)) < len(self.heads):
-            raise SettingError(f"predict.heads came as {list(self.heads)}; wanted some of {', '.join(HEADS)}, each once.")
+        for tower in self.towers:
+            _one_of("predict.towers", tower, TOWERS)
+        if not self.towers or len(set(self.towers)) < len(self.towers):
+            raise SettingError(f"predict.towers came as {list(self.towers)}; wanted some of {', '.join(TOWERS)}, each once.")
 
 
 @dataclass(frozen=True)
@@ -282,10 +282,10 @@ def _check(recipe: Recipe, where: str) -> None:
         wrong = 'the last stage learns clusters; wanted one that learns labels, task = "labels" or "both"'
     elif needs_graph and recipe.graph is None:
         wrong = "label vectors, clusters.smooth or clusters.game need a graph, and there is no [graph] table"
-    elif "classifiers" in recipe.predict.heads and not {"classifiers", "unified"} & set(tasks):
-        wrong = 'predict.heads names classifiers, but no stage learns them; wanted one of task = "classifiers" or "unified"'
-    elif len(recipe.predict.heads) > 1 and recipe.predict.by != "all":
-        wrong = f'predict.by = "{recipe.predict.by}" searches one set of label vectors; wanted predict.by = "all" for two heads'
+    elif "classifiers" in recipe.predict.towers and not {"classifiers", "unified"} & set(tasks):
+        wrong = 'predict.towers names classifiers, but no stage learns them; wanted one of task = "classifiers" or "unified"'
+    elif len(recipe.predict.towers) > 1 and recipe.predict.by != "all":
+        wrong = f'predict.by = "{recipe.predict.by}" searches one set of label vectors; wanted predict.by = "all" for two towers'
     elif recipe.predict.by == "clusters" and not any(task in ("clusters", "both") for task in tasks):
         wrong = 'predict.by = "clusters", but no stage learns clusters'
     elif recipe.predict.by == "fused" and recipe.shortlist.by != "nearest":

@@ -21,11 +21,11 @@ from longtail.core.errors import MissingExtra, SettingError, UnknownName
 from longtail.core.values import Texts
 from longtail.data.files import new_folder
 from longtail.inference.label_parts import rows_of
-from longtail.inference.scorer import Ranker
+from longtail.inference.scorer import Scorer
 from longtail.models.encoders.bag import BagEncoder
 from longtail.models.encoders.transformer import TransformerEncoder
 from longtail.storage.model_folder import Stored
-from longtail.tokens.pretrained import BorrowedCutter
+from longtail.tokens.pretrained import PretrainedCutter
 
 CLOSE = 1e-4  # what onnxruntime and torch may differ by
 CHECKED = 64  # label texts that are encoded by both
@@ -50,12 +50,12 @@ def _name(stem: str, place: int, ending: str) -> str:
 # ---- label vectors
 
 
-def _vectors(ranker: Ranker) -> tuple[Tensor, Tensor | None]:
+def _vectors(scorer: Scorer) -> tuple[Tensor, Tensor | None]:
     """(n_labels, dim) and (n_labels,), zeros and -inf for labels that were removed."""
-    vectors = ranker.vectors.float().cpu()
-    bias = None if ranker.bias is None else ranker.bias.float().cpu() * ranker.share_of_bias
-    if ranker.removed is not None:
-        gone = ranker.removed.cpu()
+    vectors = scorer.vectors.float().cpu()
+    bias = None if scorer.bias is None else scorer.bias.float().cpu() * scorer.share_of_bias
+    if scorer.removed is not None:
+        gone = scorer.removed.cpu()
         vectors = vectors.masked_fill(gone[:, None], 0.0)
         bias = torch.zeros(len(vectors)) if bias is None else bias
         bias = bias.masked_fill(gone, -torch.inf)
@@ -64,8 +64,8 @@ def _vectors(ranker: Ranker) -> tuple[Tensor, Tensor | None]:
 
 def export_npy(stored: Stored, folder: Path) -> None:
     """label-vectors.npy and label-bias.npy, row i of label i; -1 and so on behind the name for further networks."""
-    for place, ranker in enumerate(stored.rankers):
-        vectors, bias = _vectors(ranker)
+    for place, scorer in enumerate(stored.scorers):
+        vectors, bias = _vectors(scorer)
         np.save(folder / _name(VECTORS, place, "npy"), vectors.numpy())
         if bias is not None:
             np.save(folder / _name(BIAS, place, "npy"), bias.numpy())
@@ -80,8 +80,8 @@ def export_parquet(stored: Stored, folder: Path) -> None:
         raise MissingExtra("Writing Parquet", "parquet") from error
     kept = np.setdiff1d(np.arange(len(stored.label_counts)), stored.removed)
     texts = None if stored.label_texts is None else list(stored.label_texts.take(kept))
-    for place, ranker in enumerate(stored.rankers):
-        vectors, bias = _vectors(ranker)
+    for place, scorer in enumerate(stored.scorers):
+        vectors, bias = _vectors(scorer)
         flat = pyarrow.array(vectors.numpy()[kept].ravel())
         columns = {"id": pyarrow.array(kept), "text": pyarrow.nulls(len(kept), pyarrow.string()) if texts is None else pyarrow.array(texts)}
         columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
@@ -96,16 +96,16 @@ def export_parquet(stored: Stored, folder: Path) -> None:
 class _Ends(nn.Module):
     """From what an encoder gives to the vector that labels are scored with: heads side by side."""
 
-    def __init__(self, ranker: Ranker) -> None:
+    def __init__(self, scorer: Scorer) -> None:
         super().__init__()
-        self.fit = ranker.network.fit
-        self.heads, self.scales, self.shares = ranker.heads, ranker.scales, ranker.shares
-        self.head: Callable[[Tensor, str], Tensor] = ranker.network.encoder.head  # type: ignore[assignment]
+        self.fit = scorer.network.fit
+        self.towers, self.scales, self.shares = scorer.towers, scorer.scales, scorer.shares
+        self.tower: Callable[[Tensor, str], Tensor] = scorer.network.encoder.project  # type: ignore[assignment]
 
     def forward(self, hidden: Tensor) -> Tensor:
         found = []
-        for task, scale, share in zip(self.heads, self.scales, self.shares, strict=True):
-            own = self.fit(self.head(hidden, task))
+        for task, scale, share in zip(self.towers, self.scales, self.shares, strict=True):
+            own = self.fit(self.tower(hidden, task))
             own = own / own.norm(dim=1, keepdim=True).clamp(min=1e-12) if scale > 0 else own
             found.append(own * (share * (scale or 1.0)))
         return torch.cat(found, dim=1)
@@ -114,11 +114,11 @@ class _Ends(nn.Module):
 class _BagText(nn.Module):
     """The bag in operations that ONNX has: rows are summed by a product with 0 and 1."""
 
-    def __init__(self, ranker: Ranker) -> None:
+    def __init__(self, scorer: Scorer) -> None:
         super().__init__()
-        encoder = ranker.network.encoder
+        encoder = scorer.network.encoder
         assert isinstance(encoder, BagEncoder)
-        self.table, self.ends, self.encoder = ranker.network.table.weight.detach(), _Ends(ranker), encoder
+        self.table, self.ends, self.encoder = scorer.network.table.weight.detach(), _Ends(scorer), encoder
         self.matrix = None if encoder.residual is None else encoder.residual.linear.normed_weight().detach()
 
     def forward(self, ids: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
@@ -142,10 +142,10 @@ class _BagText(nn.Module):
 class _TransformerText(nn.Module):
     """The transformer on ids in a table; 0 behind the end of a text."""
 
-    def __init__(self, ranker: Ranker) -> None:
+    def __init__(self, scorer: Scorer) -> None:
         super().__init__()
-        assert isinstance(ranker.network.encoder, TransformerEncoder)
-        self.table, self.ends, self.encoder = ranker.network.table.weight.detach(), _Ends(ranker), ranker.network.encoder
+        assert isinstance(scorer.network.encoder, TransformerEncoder)
+        self.table, self.ends, self.encoder = scorer.network.table.weight.detach(), _Ends(scorer), scorer.network.encoder
 
     def forward(self, ids: Tensor) -> Tensor:
         found: Tensor = self.ends(self.encoder._pooled(ids, ids > 0, self.table))
@@ -170,32 +170,32 @@ def export_onnx(stored: Stored, folder: Path) -> None:
     behind the end of a text. What onnxruntime makes of label texts is compared with torch before anything is written.
     """
     run = _runner()
-    voices = [(voice, ranker) for voice in stored.voices for ranker in voice.rankers]
-    for place, (voice, ranker) in enumerate(voices):
-        if ranker.vectors.device.type != "cpu":
+    members = [(member, scorer) for member in stored.members for scorer in member.scorers]
+    for place, (member, scorer) in enumerate(members):
+        if scorer.vectors.device.type != "cpu":
             raise SettingError('The model is on a GPU; load it with device="cpu" to export it.')
         sample = Texts.of(["a", "b c"]) if stored.label_texts is None else stored.label_texts[:CHECKED]
-        rows = rows_of(voice.tokenizer, sample, torch.device("cpu"))
+        rows = rows_of(member.tokenizer, sample, torch.device("cpu"))
         some = torch.tensor([row for row, length in enumerate(rows.offsets.diff().tolist()) if length])
         if not len(some):
             raise SettingError("The model reads none of its label texts; wanted some to compare torch and onnxruntime with.")
-        batch, encoder = rows.take(some), ranker.network.encoder
+        batch, encoder = rows.take(some), scorer.network.encoder
         if isinstance(encoder, BagEncoder):
             inputs = {"ids": batch.ids, "weights": batch.weights, "offsets": batch.offsets}
             axes: dict[str, Any] = {"ids": {0: "tokens"}, "weights": {0: "tokens"}, "offsets": {0: "ends"}}
-            module: nn.Module = _BagText(ranker)
+            module: nn.Module = _BagText(scorer)
         elif isinstance(encoder, TransformerEncoder):
             lengths = batch.offsets.diff()
             padded = torch.zeros(len(lengths), int(lengths.max()), dtype=torch.int64)
             padded[torch.arange(padded.shape[1]) < lengths[:, None]] = batch.ids.long()
             inputs, axes = {"ids": padded}, {"ids": {0: "texts", 1: "tokens"}}
-            module = _TransformerText(ranker)
+            module = _TransformerText(scorer)
         else:
             raise SettingError(f"The encoder {type(encoder).__name__} cannot be exported to ONNX; wanted a bag or a transformer.")
         with torch.no_grad():
-            wanted = ranker.in_heads(encoder(batch, ranker.network.table.weight))  # in float32, as ONNX has it
+            wanted = scorer.in_towers(encoder(batch, scorer.network.table.weight))  # in float32, as ONNX has it
         _written(module, inputs, axes, folder / _name(TEXT, place, "onnx"), wanted, run)
-        vectors, bias = _vectors(ranker)
+        vectors, bias = _vectors(scorer)
         scores = functional.linear(wanted, vectors, bias)
         _written(_Scores(vectors, bias), {"text": wanted}, {"text": {0: "texts"}}, folder / _name(LABELS, place, "onnx"), scores, run)
 
@@ -256,9 +256,9 @@ def export_sentence_transformers(stored: Stored, folder: Path) -> None:
     """What `SentenceTransformer(folder)` loads: transformer, pooling, and head and normalisation where the recipe has them."""
     from safetensors.torch import save_file
 
-    ranker, cutter = stored.rankers[0], stored.tokenizer.cutter
-    network, encoder = ranker.network, ranker.network.encoder
-    if not isinstance(encoder, TransformerEncoder) or not isinstance(cutter, BorrowedCutter):
+    scorer, cutter = stored.scorers[0], stored.tokenizer.cutter
+    network, encoder = scorer.network, scorer.network.encoder
+    if not isinstance(encoder, TransformerEncoder) or not isinstance(cutter, PretrainedCutter):
         raise SettingError(
             "A sentence-transformers folder holds a transformer with its own tokens; "
             f"this model has the encoder {stored.recipe.encoder} and the tokens {stored.recipe.tokens}."
@@ -279,10 +279,10 @@ def export_sentence_transformers(stored: Stored, folder: Path) -> None:
     }
     (folder / "1_Pooling").mkdir()
     _json(folder / "1_Pooling" / "config.json", pooling)
-    task, scale = ranker.heads[0], ranker.scales[0]
-    if encoder.heads:
-        name = task if task in encoder.heads else "labels"
-        linear = encoder.heads[name][0]  # type: ignore[index]
+    task, scale = scorer.towers[0], scorer.scales[0]
+    if encoder.projections:
+        name = task if task in encoder.projections else "labels"
+        linear = encoder.projections[name][0]  # type: ignore[index]
         activation = "torch.nn.modules.activation.Tanh" if name == "labels" else "torch.nn.modules.linear.Identity"
         (folder / "2_Dense").mkdir()
         told = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": True, "activation_function": activation}

@@ -52,9 +52,9 @@ def index_model(
         raise SettingError(f"k came as {k}; wanted 1 or more.")
     kinds = list(KINDS) if kind is None else [kind_of(kind).kind]
     stored = load_model(folder, CPU, indexed=False)
-    searched, joined = all_labels_of(stored), stored.choir.joined
+    searched, joined = all_labels_of(stored), stored.ensemble.joined
     if searched is None:
-        ways = " and ".join(sorted({ranker.way for ranker in stored.rankers} - {"all"}))
+        ways = " and ".join(sorted({scorer.way for scorer in stored.scorers} - {"all"}))
         raise SettingError(f"{folder} finds labels by {ways}, which needs no index; an index is for models that score all labels.")
     if texts is None and stored.label_texts is not None:
         texts = shortened(stored.label_texts, SAMPLE, seed)
@@ -118,11 +118,11 @@ def encoded(stored: Stored, texts: Texts) -> Floats:
     """(n, dim): what the model searches with."""
     if not len(texts):
         raise DataError("No texts came to measure recall with; wanted some hundreds.")
-    if stored.choir.joined is not None:
-        found = stored.choir.joined.encode(texts, CPU)
+    if stored.ensemble.joined is not None:
+        found = stored.ensemble.joined.encode(texts, CPU)
     else:
         rows = stored.tokenizer(texts)
-        found = stored.rankers[0].encode(RaggedRows(rows.ids, rows.weights, rows.offsets, CPU))
+        found = stored.scorers[0].encode(RaggedRows(rows.ids, rows.weights, rows.offsets, CPU))
     made: Floats = found.numpy()
     return made
 

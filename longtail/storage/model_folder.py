@@ -33,8 +33,8 @@ from longtail.core.errors import DataError, LongtailError
 from longtail.core.values import LabelGraph, Texts
 from longtail.data.files import new_folder
 from longtail.data.graph.store import load_graph, save_graph
-from longtail.inference.ensemble import Choir, Voice
-from longtail.inference.scorer import Ranker
+from longtail.inference.ensemble import Ensemble, Member
+from longtail.inference.scorer import Scorer
 from longtail.inference.search.all_labels import AllLabels
 from longtail.inference.search.clusters import ClusterIndex, Neighbours
 from longtail.inference.search.labels import Index
@@ -46,7 +46,7 @@ from longtail.storage.index_folder import FILES, open_index, read_labels
 from longtail.tokens.load import load_tokenizer
 from longtail.tokens.tokenizer import Tokenizer
 
-FORMAT = 3
+FORMAT = 4
 INDEX, ROWS = "index", "rows.npz"
 MODEL, WEIGHTS, PARTS, LABELS, GRAPH, TOKENIZER, HISTORY, CARD = (
     "model.json",
@@ -65,7 +65,7 @@ class Stored:
     """A trained model, as it lies in its folder."""
 
     recipe: Recipe
-    voices: list[Voice]  # of the recipe, then of those beside it
+    members: list[Member]  # of the recipe, then of those beside it
     label_texts: Texts | None
     label_counts: np.ndarray[Any, np.dtype[np.int64]]  # training rows of each label
     graph: LabelGraph | None
@@ -75,40 +75,40 @@ class Stored:
     index: Index | None = None  # of all networks' label vectors side by side, where they are joined
 
     @cached_property
-    def choir(self) -> Choir:
-        return Choir(self.voices, self.index)
+    def ensemble(self) -> Ensemble:
+        return Ensemble(self.members, self.index)
 
     @property
     def removed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Ids of labels that are never named."""
-        mask = self.rankers[0].removed
+        mask = self.scorers[0].removed
         return np.zeros(0, np.int64) if mask is None else torch.nonzero(mask).flatten().cpu().numpy()
 
     def without(self, labels: np.ndarray[Any, np.dtype[np.int64]]) -> Stored:
         """Never naming these labels again; all others keep their ids."""
-        gone = torch.from_numpy(labels).to(self.rankers[0].vectors.device)
-        voices = [replace(voice, rankers=[ranker.without(gone) for ranker in voice.rankers]) for voice in self.voices]
-        return replace(self, voices=voices)
+        gone = torch.from_numpy(labels).to(self.scorers[0].vectors.device)
+        members = [replace(member, scorers=[scorer.without(gone) for scorer in member.scorers]) for member in self.members]
+        return replace(self, members=members)
 
-    def heard(self) -> Stored:
+    def retrieved(self) -> Stored:
         """Without recipes that count nothing in the sum; the first stays, by which the model is called."""
-        kept = [place for place, voice in enumerate(self.voices) if place == 0 or voice.weight > 0]
-        if len(kept) in (1, len(self.voices)):  # a voice alone is not weighed, and would tell other chances than the sum
+        kept = [place for place, member in enumerate(self.members) if place == 0 or member.weight > 0]
+        if len(kept) in (1, len(self.members)):  # a voice alone is not weighed, and would tell other chances than the sum
             return self
-        first = replace(self.voices[0], offset=sum(voice.offset for voice in self.voices))
-        voices = [first, *(replace(self.voices[place], offset=0.0) for place in kept[1:])]
+        first = replace(self.members[0], offset=sum(member.offset for member in self.members))
+        members = [first, *(replace(self.members[place], offset=0.0) for place in kept[1:])]
         beside = tuple(self.recipe.beside[place - 1] for place in kept[1:])
-        about = {**self.about, "networks": sum(len(voice.rankers) for voice in voices)}
-        return replace(self, voices=voices, recipe=replace(self.recipe, beside=beside), about=about)
+        about = {**self.about, "networks": sum(len(member.scorers) for member in members)}
+        return replace(self, members=members, recipe=replace(self.recipe, beside=beside), about=about)
 
     @property
-    def rankers(self) -> list[Ranker]:
-        return [ranker for voice in self.voices for ranker in voice.rankers]
+    def scorers(self) -> list[Scorer]:
+        return [scorer for member in self.members for scorer in member.scorers]
 
     @property
     def tokenizer(self) -> Tokenizer:
         """Of the recipe itself."""
-        return self.voices[0].tokenizer
+        return self.members[0].tokenizer
 
 
 def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | None = None) -> None:
@@ -120,8 +120,8 @@ def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | No
     from safetensors.torch import save_file
 
     with new_folder(folder) as fresh:
-        for place, voice in enumerate(stored.voices):
-            voice.tokenizer.save(fresh / _tokenizer_file(place))
+        for place, member in enumerate(stored.members):
+            member.tokenizer.save(fresh / _tokenizer_file(place))
         texts = stored.label_texts
         arrays: dict[str, Any] = {"counts": stored.label_counts}
         if texts is not None:
@@ -137,11 +137,11 @@ def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | No
         weights: dict[str, Tensor] = {}
         parts: dict[str, Tensor] = {}
         described = []
-        for place, ranker in enumerate(stored.rankers):
-            tensors, told = _packed(ranker)
+        for place, scorer in enumerate(stored.scorers):
+            tensors, told = _packed(scorer)
             weights |= {f"{place}/{name}": tensor for name, tensor in tensors.items()}
-            sides = ranker.network.sides.state_dict()
-            parts |= {f"{place}/{name}": tensor.detach().cpu().contiguous() for name, tensor in sides.items()}
+            towers = scorer.network.towers.state_dict()
+            parts |= {f"{place}/{name}": tensor.detach().cpu().contiguous() for name, tensor in towers.items()}
             described.append(told)
         save_file(weights, fresh / WEIGHTS)
         if parts:
@@ -151,7 +151,7 @@ def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | No
             "longtail": longtail.__version__,
             "recipe": _told(stored.recipe),
             "beside": [_told(recipe) for recipe in stored.recipe.beside],
-            "voices": [{"rankers": len(voice.rankers), "weight": voice.weight, "offset": voice.offset} for voice in stored.voices],
+            "voices": [{"rankers": len(member.scorers), "weight": member.weight, "offset": member.offset} for member in stored.members],
             "rankers": described,
             "about": stored.about,
         }
@@ -169,33 +169,33 @@ def _tokenizer_file(place: int) -> str:
     return TOKENIZER if place == 0 else TOKENIZER.replace(".", f"-{place}.")
 
 
-def _packed(ranker: Ranker) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    network = ranker.network
-    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items() if not name.startswith("sides.")}
-    tensors["vectors"] = ranker.vectors
+def _packed(scorer: Scorer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    network = scorer.network
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items() if not name.startswith("towers.")}
+    tensors["vectors"] = scorer.vectors
     told: dict[str, Any] = {
-        "way": ranker.way,
-        "width": ranker.network.width,
-        "dim": ranker.network.dim,
-        "keep": ranker.keep,
-        "beta": ranker.beta,
+        "way": scorer.way,
+        "width": scorer.network.width,
+        "dim": scorer.network.dim,
+        "keep": scorer.keep,
+        "beta": scorer.beta,
     }
-    told |= {"heads": ranker.heads, "scales": ranker.scales, "chances": ranker.chances, "slope": ranker.slope, "offset": ranker.offset}
-    told["has_cluster_encoder"] = ranker.network.cluster_encoder is not None
+    told |= {"towers": scorer.towers, "scales": scorer.scales, "chances": scorer.chances, "slope": scorer.slope, "offset": scorer.offset}
+    told["has_cluster_encoder"] = scorer.network.cluster_encoder is not None
     if isinstance(network.encoder, TransformerEncoder):
         told["architecture"] = network.encoder.architecture()  # which the recipe tells by the name of a model alone
-    optional: dict[str, Tensor | None] = {"bias": ranker.bias, "centroids": ranker.centroids}
-    if ranker.clusters is not None:
-        told["beam"] = ranker.clusters.beam
+    optional: dict[str, Tensor | None] = {"bias": scorer.bias, "centroids": scorer.centroids}
+    if scorer.clusters is not None:
+        told["beam"] = scorer.clusters.beam
         optional |= {
-            "clusters.vectors": ranker.clusters.vectors,
-            "clusters.bias": ranker.clusters.bias,
-            "clusters.members": ranker.clusters.members,
+            "clusters.vectors": scorer.clusters.vectors,
+            "clusters.bias": scorer.clusters.bias,
+            "clusters.members": scorer.clusters.members,
         }
-        if ranker.clusters.graph is not None:
-            optional |= {"clusters.graph.ids": ranker.clusters.graph.ids, "clusters.graph.weights": ranker.clusters.graph.weights}
-    if ranker.graph is not None:
-        optional |= {"graph.ids": ranker.graph.ids, "graph.weights": ranker.graph.weights}
+        if scorer.clusters.graph is not None:
+            optional |= {"clusters.graph.ids": scorer.clusters.graph.ids, "clusters.graph.weights": scorer.clusters.graph.weights}
+    if scorer.graph is not None:
+        optional |= {"graph.ids": scorer.graph.ids, "graph.weights": scorer.graph.weights}
     tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, told
 
@@ -215,16 +215,16 @@ def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stor
         made_by, number = model["longtail"], model["format"]
         if number != FORMAT:
             raise DataError(f"{folder} is of format {number} (longtail {made_by}); this longtail reads format {FORMAT}.")
-        described, about, voices = model["rankers"], model["about"], model["voices"]
+        described, about, members = model["rankers"], model["about"], model["voices"]
         recipe = make_recipe(model["recipe"]["tables"], model["recipe"]["name"], f"{folder / MODEL}")
         beside = tuple(make_recipe(one["tables"], one["name"], f"{folder / MODEL}") for one in model["beside"])
         recipe = replace(recipe, beside=beside)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({type(error).__name__}: {error}).") from error
-    for name in (WEIGHTS, LABELS, *(_tokenizer_file(place) for place in range(len(voices)))):
+    for name in (WEIGHTS, LABELS, *(_tokenizer_file(place) for place in range(len(members)))):
         if not (folder / name).is_file():
             raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
-    tokenizers = _tokenizers([folder / _tokenizer_file(place) for place in range(len(voices))])
+    tokenizers = _tokenizers([folder / _tokenizer_file(place) for place in range(len(members))])
     tensors = _whole(folder / WEIGHTS, lambda path: load_file(path, device=str(device)))
     arrays = _whole(folder / LABELS, _arrays)
     graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
@@ -233,14 +233,14 @@ def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stor
         counts, texts = arrays["counts"], Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
         has_index = indexed and device.type == "cpu" and (folder / INDEX).exists()
         on_disk = has_index or len(described) > 1  # of several networks vectors are joined
-        made: list[Voice] = []
+        made: list[Member] = []
         first = 0
-        for own, tokenizer, voice in zip((recipe, *recipe.beside), tokenizers, voices, strict=True):
-            places = range(first, first + voice["rankers"])
-            rankers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, on_disk) for place in places]
-            made.append(Voice(tokenizer, rankers, voice["weight"], voice["offset"]))
+        for own, tokenizer, member in zip((recipe, *recipe.beside), tokenizers, members, strict=True):
+            places = range(first, first + member["rankers"])
+            scorers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, on_disk) for place in places]
+            made.append(Member(tokenizer, scorers, member["weight"], member["offset"]))
             first = places.stop
-        all_vectors = [ranker.vectors for voice in made for ranker in voice.rankers]
+        all_vectors = [scorer.vectors for member in made for scorer in member.scorers]
         n_labels = {len(counts), *map(len, all_vectors), *([] if texts is None else [len(texts)])}
         if len(n_labels) != 1:
             raise ValueError(f"there are {' and '.join(map(str, sorted(n_labels)))} labels")
@@ -285,20 +285,20 @@ def _with_index(stored: Stored, folder: Path) -> Stored:
     searched = all_labels_of(stored)
     if searched is None:
         return stored
-    if stored.choir.joined is not None:  # whose vectors lie side by side in that folder alone
+    if stored.ensemble.joined is not None:  # whose vectors lie side by side in that folder alone
         return replace(stored, index=open_index(folder, searched.mark(), lambda: read_labels(folder / FILES)))
-    (voice,) = stored.voices
-    (ranker,) = voice.rankers
+    (member,) = stored.members
+    (scorer,) = member.scorers
     index = open_index(folder, searched.mark(), searched.searched)
-    return replace(stored, voices=[replace(voice, rankers=[replace(ranker, index=index)])])
+    return replace(stored, members=[replace(member, scorers=[replace(scorer, index=index)])])
 
 
 def all_labels_of(stored: Stored) -> AllLabels | None:
     """What is searched for the best of all labels; None where labels are found in another way."""
-    if stored.choir.joined is not None:
-        return stored.choir.joined.all_labels
-    first = stored.rankers[0]
-    return first.all_labels if len(stored.rankers) == 1 and first.way == "all" else None
+    if stored.ensemble.joined is not None:
+        return stored.ensemble.joined.all_labels
+    first = stored.scorers[0]
+    return first.all_labels if len(stored.scorers) == 1 and first.way == "all" else None
 
 
 def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
@@ -320,7 +320,7 @@ def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 
 def _unpacked(
     tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device, on_disk: bool
-) -> Ranker:
+) -> Scorer:
     if device.type == "cpu":
         # a mapped tensor begins anywhere in its file, and the last bit of a product depends on how its factors lie in memory
         mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" or on_disk else set())
@@ -345,7 +345,7 @@ def _unpacked(
             _neighbours(tensors, "clusters.graph"),
             told["beam"],
         )
-    return Ranker(
+    return Scorer(
         network,
         tensors["vectors"],
         tensors.get("bias"),
@@ -355,7 +355,7 @@ def _unpacked(
         tensors.get("centroids"),
         told["keep"],
         told["beta"],
-        tuple(told["heads"]),
+        tuple(told["towers"]),
         tuple(told["scales"]),
         told["chances"],
         told["slope"],

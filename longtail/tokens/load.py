@@ -17,7 +17,7 @@ KINDS = {  # imported on first use
     "words": "longtail.tokens.words:Words",
     "wordpiece": "longtail.tokens.wordpiece:WordPiece",
     "words+pieces": "longtail.tokens.both:WordsAndPieces",
-    "pretrained": "longtail.tokens.pretrained:Borrowed",
+    "pretrained": "longtail.tokens.pretrained:Pretrained",
 }
 
 

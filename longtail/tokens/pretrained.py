@@ -23,7 +23,7 @@ BERT_MARKS = UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
 
 
 @dataclass(frozen=True)
-class Borrowed:
+class Pretrained:
     """Tokens as a pretrained encoder was trained on them, with its marks of begin and end. Its token i is ours i + 1, since 0 is padding.
 
     Args:
@@ -46,12 +46,12 @@ class Borrowed:
         library = _read(folder)
         return Tokenizer.fitted(self, self.cutter(_names(library, _n_vectors(folder)), library.to_str()), Texts.of(texts))
 
-    def cutter(self, names: list[str], library: str = "") -> BorrowedCutter:
+    def cutter(self, names: list[str], library: str = "") -> PretrainedCutter:
         """For a vocabulary found before, with the rules as the library writes them. The model's folder is not looked at."""
-        return BorrowedCutter(names, library, self.max_tokens)
+        return PretrainedCutter(names, library, self.max_tokens)
 
 
-class BorrowedCutter:
+class PretrainedCutter:
     """Cuts texts as the library was told to by those who trained the encoder."""
 
     n_bigrams = 0

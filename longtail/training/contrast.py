@@ -49,10 +49,10 @@ class Picked(Objective):
     def __call__(self, network: Network, step: Step) -> Tensor:
         pool = self.pool(step.targets["labels"], step.shortlist)
         whole = {"classifiers"} if self.every_classifier else set()
-        hidden, sides = network(step.tokens, {task: None if task in whole else pool.labels for task in self.losses})
+        hidden, towers = network(step.tokens, {task: None if task in whole else pool.labels for task in self.losses})
         total = torch.zeros((), device=hidden.device)
         for task, names in self.losses.items():
-            vectors, bias = sides[task]
+            vectors, bias = towers[task]
             text = network.text(hidden, task)
             if task in whole:
                 cost = all_labels_bce(text, vectors, bias, step.targets["labels"], step.weights, self.chunk_numbers)
@@ -60,7 +60,7 @@ class Picked(Objective):
                 continue
             with torch.autocast(text.device.type, enabled=False):  # a cosine in bfloat16 is too coarse to be divided by 0.05
                 scores = text.float() @ vectors.float().T
-                if network.side(task).settings.unit:
+                if network.tower(task).settings.unit:
                     scores = scores / self.contrast.temperature
                 if bias is not None:
                     scores = scores + bias

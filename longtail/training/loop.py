@@ -58,7 +58,7 @@ class Position:
 BEGINNING = Position()
 
 
-class Watcher(Protocol):
+class Callbacks(Protocol):
     """Told of every step and epoch: shows progress, writes checkpoints, validates. May raise to end the run."""
 
     def begin(self, epoch: int, n_steps: int) -> None: ...
@@ -78,7 +78,7 @@ def train(
     rows_of: Callable[[int], Rows],
     pace: Pace,
     seed: int,
-    watcher: Watcher,
+    callbacks: Callbacks,
     start: Position = BEGINNING,
 ) -> None:
     """Train one stage from `start` on. The same seed gives the same batches, resumed or not."""
@@ -87,16 +87,16 @@ def train(
     for epoch in range(start.epoch, pace.epochs):
         rows = rows_of(epoch)
         batches = order_of(rows, seed, epoch).to(device).split(pace.batch_size)
-        watcher.begin(epoch, len(batches))
+        callbacks.begin(epoch, len(batches))
         network.train()
         first = start.step if epoch == start.epoch else 0
         for number in range(first, len(batches)):
             rate = pace.learning_rate * schedule((epoch + number / len(batches)) / pace.epochs)
             step = rows.take(batches[number], epoch)
-            loss = backward(network, objective, optimizer, step, watcher)
+            loss = backward(network, objective, optimizer, step, callbacks)
             optimizer.step(rate)
-            watcher.stepped(Position(epoch, number + 1), loss, len(batches[number]))
-        if watcher.ended(epoch):
+            callbacks.stepped(Position(epoch, number + 1), loss, len(batches[number]))
+        if callbacks.ended(epoch):
             return
 
 
@@ -115,7 +115,7 @@ def shuffled(n: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed((seed * 1_000_003 + epoch) & (2**63 - 1)))
 
 
-def backward(network: Network, objective: Objective, optimizer: Adam, step: Step, watcher: Watcher) -> Tensor:
+def backward(network: Network, objective: Objective, optimizer: Adam, step: Step, callbacks: Callbacks) -> Tensor:
     """Leave gradients behind and return the loss; where GPU memory runs out, try again with smaller chunks of labels."""
     while True:
         optimizer.zero_grad()
@@ -131,6 +131,6 @@ def backward(network: Network, objective: Objective, optimizer: Adam, step: Step
                     f"Type {objective.advice}, such as batch_size={max(1, len(step.weights) // 2)}."
                 ) from None
             torch.cuda.empty_cache()
-            watcher.told(f"The GPU ran out of memory; going on with {smaller}.")
+            callbacks.told(f"The GPU ran out of memory; going on with {smaller}.")
             continue
         return loss.detach()

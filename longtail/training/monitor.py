@@ -19,7 +19,7 @@ from torch import Tensor
 from longtail.core.errors import SettingError
 from longtail.training.checkpoint import save_checkpoint
 from longtail.training.loop import Position
-from longtail.training.trainer import Course
+from longtail.training.trainer import Trainer
 
 REPORT_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 10.0
@@ -28,7 +28,7 @@ QUICK_S = 0.5  # a validation that takes less is never left out
 
 
 @dataclass
-class Watch:
+class TrainingMonitor:
     """Watches one course.
 
     Args:
@@ -39,7 +39,7 @@ class Watch:
         notes: kept beside every checkpoint, to see that it belongs to the same run.
     """
 
-    course: Course
+    trainer: Trainer
     title: str
     validate: Callable[[], dict[str, float]] | None = None
     patience: int = 0
@@ -59,7 +59,7 @@ class Watch:
         self._last_validation = ""
         self._validated: tuple[float, float] | None = None  # seconds that the last validation took, and when it ended
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> TrainingMonitor:
         self._former: Any = None
         if threading.current_thread() is threading.main_thread():
             self._former = signal.signal(signal.SIGINT, self._interrupt)
@@ -79,7 +79,7 @@ class Watch:
     # ---- called by the loop
 
     def begin(self, epoch: int, n_steps: int) -> None:
-        stage = self.course.parts.stages[self.course.stage]
+        stage = self.trainer.parts.stages[self.trainer.stage]
         self._has_begun = True
         if epoch == 0:
             self._best = None
@@ -89,9 +89,9 @@ class Watch:
         self._epoch_before = 0.0
         if self._resumed is not None:
             loss, self._steps_before, self._epoch_before = self._resumed
-            self._loss, self._steps, self._resumed = torch.tensor(loss, device=self.course.device), self._steps_before, None
-        self._what = f"{self.title}: {stage.task}, stage {self.course.stage + 1} of {len(self.course.parts.stages)}"
-        self._n_epochs = self.course.pace.epochs
+            self._loss, self._steps, self._resumed = torch.tensor(loss, device=self.trainer.device), self._steps_before, None
+        self._what = f"{self.title}: {stage.task}, stage {self.trainer.stage + 1} of {len(self.trainer.parts.stages)}"
+        self._n_epochs = self.trainer.pace.epochs
         self._open_bar()
 
     def stepped(self, position: Position, loss: Tensor, n_rows: int) -> None:
@@ -112,10 +112,10 @@ class Watch:
         sys.stderr.write(message + "\n")
 
     def ended(self, epoch: int) -> bool:
-        stage = self.course.parts.stages[self.course.stage]
+        stage = self.trainer.parts.stages[self.trainer.stage]
         assert self._loss is not None
         entry: dict[str, float | int] = {
-            "stage": self.course.stage,
+            "stage": self.trainer.stage,
             "epoch": epoch,
             "loss": float(self._loss) / max(1, self._steps),
             "seconds": self._epoch_before + time.monotonic() - self._started,
@@ -126,7 +126,7 @@ class Watch:
                 f"Type a smaller rate, such as learning_rate={stage.learning_rate / 10:g}."
             )
         if self.validate is not None and stage.task != "clusters" and self._validates(epoch):
-            self.course.network.eval()
+            self.trainer.network.eval()
             began = time.monotonic()
             found = self.validate()
             self._validated = time.monotonic() - began, time.monotonic()
@@ -137,14 +137,14 @@ class Watch:
             stop = False
         self.history.append(entry)
         self._close_bar()
-        if stop or epoch + 1 == self.course.pace.epochs:
+        if stop or epoch + 1 == self.trainer.pace.epochs:
             self._take_best()
             return True
         return False
 
     def _validates(self, epoch: int) -> bool:
         """Where nothing depends on it but what is shown, validation may take a tenth of the time."""
-        if self.patience or self._validated is None or epoch + 1 == self.course.pace.epochs:
+        if self.patience or self._validated is None or epoch + 1 == self.trainer.pace.epochs:
             return True
         took, ended = self._validated
         return took < QUICK_S or time.monotonic() - ended > 9 * took
@@ -155,13 +155,13 @@ class Watch:
         if not self.patience:
             return False
         if self._best is None or value > self._best[0]:
-            state = {name: tensor.detach().clone() for name, tensor in self.course.network.state_dict().items()}
+            state = {name: tensor.detach().clone() for name, tensor in self.trainer.network.state_dict().items()}
             self._best = value, epoch, state
         return epoch - self._best[1] >= self.patience
 
     def _take_best(self) -> None:
         if self._best is not None:
-            self.course.network.load_state_dict(self._best[2])
+            self.trainer.network.load_state_dict(self._best[2])
             self._best = None
 
     # ---- checkpoints and what is shown
@@ -170,12 +170,12 @@ class Watch:
         self._saved_at = time.monotonic()
         if self.checkpoint is None:
             return
-        notes = {**self.notes, "stage": self.course.stage, "epoch": position.epoch, "step": position.step, "history": self.history}
+        notes = {**self.notes, "stage": self.trainer.stage, "epoch": position.epoch, "step": position.step, "history": self.history}
         notes["seconds"] = self.seconds_before + time.monotonic() - self._entered
         if position.step:
             assert self._loss is not None
             notes["of_epoch"] = [float(self._loss), self._steps, self._epoch_before + time.monotonic() - self._started]
-        tensors = self.course.state()
+        tensors = self.trainer.state()
         if self._best is not None:
             notes["best"] = [self._best[0], self._best[1]]
             tensors |= {f"best/{name}": tensor for name, tensor in self._best[2].items()}
@@ -185,7 +185,7 @@ class Watch:
         """Keep a network that is done: others may come, and after the `last` they are weighed, and the model measured and written."""
         soon = last and time.monotonic() - self._saved_at < SOON * 60 * self.minutes
         if self._has_begun and (self.interrupted or not soon):  # one that was taken up when it was done is kept already
-            self.course.stage = len(self.course.parts.stages)
+            self.trainer.stage = len(self.trainer.parts.stages)
             self._save(Position())
         if self.interrupted:  # behind its last step
             raise KeyboardInterrupt
@@ -197,7 +197,7 @@ class Watch:
             loss, steps, seconds = notes["of_epoch"]
             self._resumed = loss, steps, seconds
         if "best" in notes:
-            device = self.course.device
+            device = self.trainer.device
             self._best = notes["best"][0], notes["best"][1], {name: tensor.to(device) for name, tensor in best.items()}
 
     def _open_bar(self) -> None:

@@ -77,8 +77,8 @@ class EveryLabel(Objective):
     loss: str = "bce"  # or "softmax"
 
     def __call__(self, network: Network, step: Step) -> Tensor:
-        hidden, sides = network(step.tokens, {self.task: None})
-        vectors, bias = sides[self.task]
+        hidden, towers = network(step.tokens, {self.task: None})
+        vectors, bias = towers[self.task]
         right, loss = step.right(self.task), ALL_LABELS[self.loss]
         return loss(network.text(hidden, self.task), vectors, bias, right, step.weights, self.chunk_numbers)
 
@@ -110,8 +110,8 @@ class SharedPool(Objective):
         if self.n_hard:
             named.append(self._hardest(network, step))
         pool, places = distinct_ids(torch.cat(named), self.n_labels)
-        hidden, sides = network(step.tokens, {self.task: pool})
-        vectors, bias = sides[self.task]
+        hidden, towers = network(step.tokens, {self.task: pool})
+        vectors, bias = towers[self.task]
         placed = TokenBatch(places[: len(targets.ids)], targets.weights, targets.offsets)
         return ALL_LABELS[self.loss](network.text(hidden, self.task), vectors, bias, placed, step.weights, self.chunk_numbers)
 
@@ -124,7 +124,7 @@ class SharedPool(Objective):
             self._known, self._age = (vectors.to(matrix_type(vectors.device)), bias), 0
         self._age += 1
         vectors, bias = self._known
-        text = network.encode(step.tokens, self.task, network.side(self.task).settings.unit).to(vectors.dtype)
+        text = network.encode(step.tokens, self.task, network.tower(self.task).settings.unit).to(vectors.dtype)
         network.train()
         # Where labels are many, a part of them, another one in every step, so that a step costs the same for any number. It goes round,
         # past the last label to the first, so that every label is as likely in it as any other.
@@ -166,8 +166,8 @@ class Shortlisted(Objective):
             drawn = torch.randint(self.n_labels, (self.n_random,), device=shortlist.device)
             shortlist = torch.cat([shortlist, drawn.expand(len(shortlist), -1)], dim=1)
         candidates = with_targets(shortlist, step.targets["labels"], self.n_labels, self.add_missed)
-        hidden, sides = network(step.tokens, {self.task: candidates.labels})
-        vectors, bias = sides[self.task]
+        hidden, towers = network(step.tokens, {self.task: candidates.labels})
+        vectors, bias = towers[self.task]
         return bce_of_candidates(network.text(hidden, self.task), vectors, bias, candidates, step.weights)
 
 
@@ -189,8 +189,8 @@ class Synchronised(Objective):
 
     def __call__(self, network: Network, step: Step) -> Tensor:
         right = step.targets["clusters"]
-        hidden, sides = network(step.tokens, {"clusters": None})
-        vectors, bias = sides["clusters"]
+        hidden, towers = network(step.tokens, {"clusters": None})
+        vectors, bias = towers["clusters"]
         text, beam = network.text(hidden, "clusters"), min(self.beam, len(vectors))
         if text.device.type == "cpu":
             best = torch.empty(len(text), beam, dtype=torch.int64)

@@ -21,9 +21,9 @@ from longtail.core.progress import progress
 from longtail.core.values import Floats, LabelGraph, Split, Texts
 from longtail.data.augment.rows import Augmentation, Augmented
 from longtail.data.graph.cooccurrence import symmetric_cooccurrence
-from longtail.inference.search.clusters import ClusterIndex, Neighbours, member_table, near_and_wrong, nearest_labels
+from longtail.inference.search.clusters import ClusterIndex, Neighbours, member_table, mine_hard_negatives, nearest_labels
 from longtail.models.encoders.transformer import TransformerEncoder
-from longtail.models.label_vectors.vectors import LabelSide, LabelVectors
+from longtail.models.label_vectors.vectors import LabelTower, LabelVectors
 from longtail.models.losses.all_labels import ALL_LABELS, precision
 from longtail.models.network import Network
 from longtail.models.ragged import RaggedRows
@@ -33,7 +33,7 @@ from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.training.checkpoint import Saved, random_state, set_random_state
 from longtail.training.contrast import Picked
-from longtail.training.loop import Pace, Position, Rows, Watcher, train
+from longtail.training.loop import Callbacks, Pace, Position, Rows, train
 from longtail.training.negatives.clusters import Clusters, cluster_labels, label_centroids, smooth
 from longtail.training.objectives import EveryLabel, GraphPenalised, Objective, SharedPool, Shortlisted, Synchronised
 from longtail.training.optimizer import Adam
@@ -47,7 +47,7 @@ GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingData:
     """What a course works on: the same for every member of an ensemble."""
 
     train: Split
@@ -99,14 +99,14 @@ class Parts:
         return int(self.encoder.dim if sums_tokens else self.encoder.output_dim)
 
 
-class Course:
+class Trainer:
     """One network on its way. Everything that a resumed run needs is in `state`."""
 
-    def __init__(self, parts: Parts, material: Material, device: torch.device, seed: int) -> None:
-        self.parts, self.material, self.device, self.seed = parts, material, device, seed
+    def __init__(self, parts: Parts, training_data: TrainingData, device: torch.device, seed: int) -> None:
+        self.parts, self.training_data, self.device, self.seed = parts, training_data, device, seed
         torch.manual_seed(seed)
         dim = parts.encoder.dim
-        table = Table(material.tokenizer.n_tokens, dim, scale=(2 / dim) ** 0.5)
+        table = Table(training_data.tokenizer.n_tokens, dim, scale=(2 / dim) ** 0.5)
         encoder = parts.encoder.build()
         self._start_table(table, encoder)
         self.network = Network(table, encoder, int(parts.encoder.output_dim), parts.dim).to(device)
@@ -120,7 +120,7 @@ class Course:
         self._static: Rows | None = None
         self._static_features: csr_matrix | None = None
 
-    def run(self, watcher: Watcher, saved: Saved | None = None) -> None:
+    def run(self, callbacks: Callbacks, saved: Saved | None = None) -> None:
         """All stages, or what is left of them."""
         start = Position()
         if saved is not None:
@@ -137,30 +137,30 @@ class Course:
                 torch.manual_seed(self.seed * 7919 + self.stage)
             assert self.optimizer is not None
             train(
-                self.network, self.objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, watcher, start
+                self.network, self.objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, callbacks, start
             )
             saved, start = None, Position()
             self.network.eval()
-            self._tell_if_alike(watcher)
+            self._tell_if_alike(callbacks)
             self.stage += 1
         self.network.eval()
 
     @torch.no_grad()
-    def _tell_if_alike(self, watcher: Watcher) -> None:
+    def _tell_if_alike(self, callbacks: Callbacks) -> None:
         """An encoder that gives all texts the same vector has learnt nothing, and nothing that is built on it can."""
-        if "labels" not in self.network.sides or self.network.side("labels").sequences is None:
+        if "labels" not in self.network.towers or self.network.tower("labels").sequences is None:
             return
-        some = torch.linspace(0, self.material.n_labels - 1, LOOKED_AT, device=self.device).long().unique()
+        some = torch.linspace(0, self.training_data.n_labels - 1, LOOKED_AT, device=self.device).long().unique()
         vectors = torch.nn.functional.normalize(self.network.label_vectors("labels", some)[0].float(), dim=1)
         cosine = float(vectors.mean(dim=0).square().sum())
         if len(some) > 1 and cosine > ALIKE:
             alike = f"After stage {self.stage + 1} all label texts have nearly the same vector (mean cosine {cosine:.3f})"
-            watcher.told(f"{alike}: nothing was learnt. Try loss=semi-hard, or a smaller learning_rate.")
+            callbacks.told(f"{alike}: nothing was learnt. Try loss=semi-hard, or a smaller learning_rate.")
 
     @property
     def pace(self) -> Pace:
         """Of the stage that is on."""
-        return self.parts.stages[self.stage].pace(len(self.material.augmented))
+        return self.parts.stages[self.stage].pace(len(self.training_data.augmented))
 
     # ---- beginning a stage
 
@@ -173,9 +173,9 @@ class Course:
                 table.weight[1:] = encoder.word_vectors
             encoder.word_vectors = None  # they are in the table now
             return
-        if self.material.start_vectors is None:
+        if self.training_data.start_vectors is None:
             return
-        vectors, found = self.material.start_vectors
+        vectors, found = self.training_data.start_vectors
         width = min(vectors.shape[1], table.weight.shape[1])
         scaled = vectors[found][:, :width] * (float(table.weight.detach().std()) / max(float(vectors[found].std()), 1e-9))
         with torch.no_grad():
@@ -191,41 +191,41 @@ class Course:
             network.encoder = self.parts.encoder.build().to(self.device)
         for task in self._tasks(stage):
             if self._is_built(task, stage):
-                old = network.sides[task] if task in network.sides else None
-                side = self._side(task, stage)
-                if isinstance(old, LabelSide) and not stage.fresh and len(old.blocks) == len(side.blocks):
-                    side.blocks.load_state_dict(old.blocks.state_dict())
-                self._start_free(side, task)
-                network.sides[task] = side
+                old = network.towers[task] if task in network.towers else None
+                tower = self._side(task, stage)
+                if isinstance(old, LabelTower) and not stage.fresh and len(old.blocks) == len(tower.blocks):
+                    tower.blocks.load_state_dict(old.blocks.state_dict())
+                self._start_free(tower, task)
+                network.towers[task] = tower
         self._freeze(stage)
         self.shortlist = self._shortlists() if stage.score == "shortlist" and stage.task in ("labels", "classifiers") else None
         self.row_clusters, self.looked = None, None
 
     def _is_built(self, task: str, stage: Stage) -> bool:
         """Whether the stage begins with a side of its own for the task, or goes on with what the one before it learnt."""
-        if task not in self.network.sides or stage.fresh or (task == "clusters" and stage.cluster_by != "nothing"):
+        if task not in self.network.towers or stage.fresh or (task == "clusters" and stage.cluster_by != "nothing"):
             return True
-        return self.network.side(task).settings != self._vectors(task, stage)
+        return self.network.tower(task).settings != self._vectors(task, stage)
 
     def _part_encoders(self) -> None:
         """Clusters keep the encoder they were learnt with."""
-        if "clusters" in self.network.sides:
+        if "clusters" in self.network.towers:
             self.network.cluster_encoder = deepcopy(self.network.encoder).requires_grad_(False)
 
     @staticmethod
     def _tasks(stage: Stage) -> tuple[str, ...]:
         return {"both": ("labels", "clusters"), "unified": ("labels", "classifiers")}.get(stage.task, (stage.task,))
 
-    def _side(self, task: str, stage: Stage) -> LabelSide:
-        settings, n = self._vectors(task, stage), self.material.n_labels
-        texts, graph = self.material.label_tokens, None if self.material.graph is None else self.material.graph.weights
+    def _side(self, task: str, stage: Stage) -> LabelTower:
+        settings, n = self._vectors(task, stage), self.training_data.n_labels
+        texts, graph = self.training_data.label_tokens, None if self.training_data.graph is None else self.training_data.graph.weights
         if task == "clusters":
             assert self.clusters is not None
             n = self.clusters.n_clusters
             texts = None if texts is None or not settings.needs_text else self.clusters.meta_text(texts)
             graph = None if graph is None or not settings.needs_graph else self.clusters.meta_graph(graph)
         sequences = None
-        if "encoded" in settings.parts and self.material.label_rows is not None:
+        if "encoded" in settings.parts and self.training_data.label_rows is not None:
             sequences = self._label_rows
         return settings.build(n, self.network.dim, settings.text_rows(texts, graph), self.device, sequences).to(self.device)
 
@@ -240,26 +240,26 @@ class Course:
             settings = replace(settings, start="random", bias=True)
         return settings
 
-    def _start_free(self, side: LabelSide, task: str) -> None:
-        start = side.settings.start
-        if side.free is None or start == "random":
+    def _start_free(self, tower: LabelTower, task: str) -> None:
+        start = tower.settings.start
+        if tower.free is None or start == "random":
             return
-        texts, graph = self.material.label_tokens, None if self.material.graph is None else self.material.graph.weights
+        texts, graph = self.training_data.label_tokens, None if self.training_data.graph is None else self.training_data.graph.weights
         if texts is None:
             raise DataError("The labels have no texts, which free vectors of this recipe start from; type labels.start=random.")
         if start == "encoded":
             vectors = self._encoded_labels()
             if graph is not None:
                 vectors = torch.nn.functional.normalize(torch.from_numpy(np.asarray(graph @ vectors.cpu().numpy())).to(self.device), dim=1)
-            assert side.free is not None
+            assert tower.free is not None
             with torch.no_grad():
-                side.free.weight.copy_(vectors)
+                tower.free.weight.copy_(vectors)
             return
         if task == "clusters":
             assert self.clusters is not None
             texts = self.clusters.meta_text(texts)
             graph = None if graph is None else self.clusters.meta_graph(graph)
-        side.start_free_at(csr_matrix(graph @ texts) if start == "graph" and graph is not None else texts, self.network.table.weight)
+        tower.start_free_at(csr_matrix(graph @ texts) if start == "graph" and graph is not None else texts, self.network.table.weight)
 
     @torch.no_grad()
     def _encoded_labels(self) -> Tensor:
@@ -276,14 +276,14 @@ class Course:
         table = self.network.table.weight
         table.requires_grad_(not frozen_table)
         encoder.requires_grad_("encoder" not in stage.freeze)
-        for side in self.network.sides.values():
-            assert isinstance(side, LabelSide)
-            side.summed = None
+        for tower in self.network.towers.values():
+            assert isinstance(tower, LabelTower)
+            tower.summed = None
             if frozen_table:
-                side.sum_once(table)
+                tower.sum_once(table)
 
     def _trained(self, stage: Stage) -> list[tuple[str, torch.nn.Parameter]]:
-        left_alone = {f"sides.{task}." for task in self.network.sides if task not in self._tasks(stage)} | {"cluster_encoder."}
+        left_alone = {f"towers.{task}." for task in self.network.towers if task not in self._tasks(stage)} | {"cluster_encoder."}
         return [
             (name, parameter)
             for name, parameter in self.network.named_parameters()
@@ -294,10 +294,10 @@ class Course:
         trained = self._trained(stage)
         factors, momenta = {}, {}
         for name, _ in trained:
-            if stage.encoder_rate is not None and not name.startswith("sides."):
-                is_head = name.startswith("encoder.heads.")
+            if stage.encoder_rate is not None and not name.startswith("towers."):
+                is_head = name.startswith("encoder.projections.")
                 factors[name] = stage.encoder_rate / stage.learning_rate * (HEADS_FASTER if is_head else 1)
-            elif stage.momentum and name.startswith("sides."):
+            elif stage.momentum and name.startswith("towers."):
                 momenta[name] = stage.momentum
         return Adam(trained, stage.weight_decay, factors, momenta)
 
@@ -305,21 +305,21 @@ class Course:
 
     def clustered(self, by: str) -> Clusters:
         """Labels in clusters by what `Stage.cluster_by` names."""
-        settings, material = self.parts.clusters, self.material
-        n_clusters = settings.n_clusters(material.n_labels)
-        labels = material.augmented.split.labels
-        graph = material.graph if settings.smooth else None
+        settings, training_data = self.parts.clusters, self.training_data
+        n_clusters = settings.n_clusters(training_data.n_labels)
+        labels = training_data.augmented.split.labels
+        graph = training_data.graph if settings.smooth else None
         vectors: Any
         if by == "texts":
-            assert material.label_tokens is not None
-            vectors = self._sums(material.label_tokens).cpu().numpy()
+            assert training_data.label_tokens is not None
+            vectors = self._sums(training_data.label_tokens).cpu().numpy()
         elif by == "features":
             vectors = label_centroids(self._features(), labels)
             vectors = vectors if graph is None else smooth(vectors, graph)
         else:
             vectors = np.asarray(csr_matrix(labels.T) @ self._sums(self._features()).cpu().numpy())
             vectors = vectors if graph is None else np.asarray(graph.weights @ vectors)
-        counts = np.bincount(material.train.labels.indices, minlength=material.n_labels)
+        counts = np.bincount(training_data.train.labels.indices, minlength=training_data.n_labels)
         head = None if settings.head is None else counts > settings.head
         return cluster_labels(vectors.astype(np.float32), n_clusters, head=head, seed=self.seed)
 
@@ -332,7 +332,7 @@ class Course:
 
     def _features(self) -> csr_matrix:
         if self._static_features is None:
-            self._static_features = self.material.tokens_of_all().to_csr()
+            self._static_features = self.training_data.tokens_of_all().to_csr()
         return self._static_features
 
     @torch.no_grad()
@@ -355,7 +355,7 @@ class Course:
         rows = self._static_rows(("labels",))
         places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
         encoded = torch.cat([self.network.encode(rows.tokens.take(part)) for part in places])
-        sums = np.asarray(csr_matrix(self.material.augmented.split.labels.T) @ torch.nn.functional.normalize(encoded, dim=1).cpu().numpy())
+        sums = np.asarray(csr_matrix(self.training_data.augmented.split.labels.T) @ torch.nn.functional.normalize(encoded, dim=1).cpu().numpy())
         return torch.nn.functional.normalize(torch.from_numpy(sums.astype(np.float32)), dim=1).to(self.device)
 
     @torch.no_grad()
@@ -366,25 +366,25 @@ class Course:
         vectors, bias = self.network.all_label_vectors("clusters")
         members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
         if settings.game:
-            assert self.material.graph is not None
-            weights = self.clusters.meta_graph(self.material.graph.weights)
+            assert self.training_data.graph is not None
+            weights = self.clusters.meta_graph(self.training_data.graph.weights)
             graph = Neighbours.of(weights, GAME_NEIGHBOURS, self.device, settings.game)
         return ClusterIndex(vectors, bias, members, graph, settings.beam)
 
     # ---- rows and objective
 
     def _rows_of(self, stage: Stage) -> Callable[[int], Rows]:
-        material = self.material
+        training_data = self.training_data
         tasks = tuple(dict.fromkeys("clusters" if task == "clusters" else "labels" for task in self._tasks(stage)))
         looks_again = stage.score == "picked" and self.parts.contrast.looks_again
 
         def of_epoch(epoch: int) -> Rows:
             if looks_again and epoch % self.parts.contrast.refresh == 0 and self.looked != epoch:
-                self._look_around(epoch)
-            if material.augmentation is None or not material.augmentation.changes:
+                self._mine(epoch)
+            if training_data.augmentation is None or not training_data.augmentation.changes:
                 return self._static_rows(tasks)
-            made = material.augmentation.for_epoch(epoch, material.train, material.label_texts, seed=material.seed + self.stage)
-            return self._rows(made, self._read(self.material.tokens_of(made.split), "training texts"), tasks)
+            made = training_data.augmentation.for_epoch(epoch, training_data.train, training_data.label_texts, seed=training_data.seed + self.stage)
+            return self._rows(made, self._read(self.training_data.tokens_of(made.split), "training texts"), tasks)
 
         return of_epoch
 
@@ -396,17 +396,17 @@ class Course:
             or self._static.clusters is not self.row_clusters
             or "clusters" in tasks
         ):
-            self._static = self._rows(self.material.augmented, self._all_rows, tasks)
+            self._static = self._rows(self.training_data.augmented, self._all_rows, tasks)
         return self._static
 
     @cached_property
     def _all_rows(self) -> RaggedRows:
-        return self._read(self.material.tokens_of_all(), "training texts")
+        return self._read(self.training_data.tokens_of_all(), "training texts")
 
     @cached_property
     def _label_rows(self) -> RaggedRows:
-        assert self.material.label_rows is not None
-        return self._read(self.material.label_rows, "label texts")
+        assert self.training_data.label_rows is not None
+        return self._read(self.training_data.label_rows, "label texts")
 
     @torch.no_grad()
     def _read(self, tokens: TokenRows, what: str) -> RaggedRows:
@@ -433,7 +433,7 @@ class Course:
                 labels = self.clusters.meta_targets(labels)
             targets[task] = RaggedRows.of(labels, self.device)
         shortlist, clusters = self.shortlist, self.row_clusters
-        if made is not self.material.augmented:
+        if made is not self.training_data.augmented:
             # rows made anew each epoch, in an order of their own, share what was found for the row that they were made from
             source = torch.from_numpy(made.source.astype(np.int64)).to(self.device)
             shortlist, clusters = (None if found is None else found[source] for found in (shortlist, clusters))
@@ -441,7 +441,7 @@ class Course:
         return Rows(tokens, targets, weights, shortlist, clusters)
 
     @torch.no_grad()
-    def _look_around(self, epoch: int) -> None:
+    def _mine(self, epoch: int) -> None:
         """With the network as it is now, find the labels that are near each row and wrong, and the rows that belong into one batch."""
         contrast, pace = self.parts.contrast, self.pace
         self.network.eval()
@@ -455,18 +455,18 @@ class Course:
             self.row_clusters = torch.from_numpy(found.astype(np.int64)).to(self.device)
         if contrast.hard:
             labels, _ = self.network.all_label_vectors("labels")
-            wanted = min(contrast.hard * contrast.refresh, self.material.n_labels)
-            self.shortlist = torch.cat([near_and_wrong(texts[part], labels, rows.targets["labels"].take(part), wanted) for part in places])
+            wanted = min(contrast.hard * contrast.refresh, self.training_data.n_labels)
+            self.shortlist = torch.cat([mine_hard_negatives(texts[part], labels, rows.targets["labels"].take(part), wanted) for part in places])
         self.looked = epoch
 
     def _objective(self, stage: Stage) -> Objective:
         objective = self._scored(stage)
         if not stage.glas or stage.task == "clusters":
             return objective
-        return GraphPenalised(objective, symmetric_cooccurrence(self.material.train.labels, delta=0.0).weights, stage.glas)
+        return GraphPenalised(objective, symmetric_cooccurrence(self.training_data.train.labels, delta=0.0).weights, stage.glas)
 
     def _scored(self, stage: Stage) -> Objective:
-        n_labels = self.material.n_labels
+        n_labels = self.training_data.n_labels
         if stage.task == "clusters":
             return EveryLabel("clusters")
         if stage.task == "both":
@@ -481,7 +481,7 @@ class Course:
             losses = {"labels": (stage.loss,), "classifiers": stage.classifier_loss}
             shares = {"labels": self.parts.contrast.share, "classifiers": 1 - self.parts.contrast.share}
             return Picked(n_labels, self.parts.contrast, losses, shares, stage.score == "all", stage.classifier_score == "all")
-        has_temperature = stage.loss != "bce" and self.network.side(stage.task).settings.unit
+        has_temperature = stage.loss != "bce" and self.network.tower(stage.task).settings.unit
         if stage.score == "picked" or stage.loss not in ALL_LABELS or has_temperature:
             return Picked(n_labels, self.parts.contrast, {stage.task: (stage.loss,)}, {stage.task: 1.0}, every_label=stage.score == "all")
         return EveryLabel(stage.task, loss=stage.loss)
@@ -517,7 +517,7 @@ class Course:
                 self._part_encoders()
             for task in self._tasks(stage):
                 if self._is_built(task, stage):
-                    self.network.sides[task] = self._side(task, stage)
+                    self.network.towers[task] = self._side(task, stage)
         self.network.load_state_dict(saved.group("network"))
         self._freeze(stages[-1])
         self.shortlist, self.row_clusters = (kept[name].to(self.device) if name in kept else None for name in ("shortlist", "row_clusters"))

@@ -36,8 +36,8 @@ from longtail.evaluation.predictions import drop_filtered, most_filtered, read_p
 from longtail.experiments.compare.peers.run import check_ready, run_peer
 from longtail.experiments.compare.peers.table import named_peer
 from longtail.experiments.compare.plans import Plan
-from longtail.inference.ensemble import Voice, predict
-from longtail.inference.label_parts import heads_of
+from longtail.inference.ensemble import Member, predict
+from longtail.inference.label_parts import tower_parts_of
 from longtail.recipes.recipe import Recipe, read_recipe
 from longtail.training.checkpoint import drop_checkpoint
 
@@ -355,21 +355,21 @@ def _augmented(data: Dataset, typed: str, seed: int) -> Split:
 def _apart(model: XMC, data: Dataset) -> dict[str, dict[str, float]]:
     """Metrics of each part that could answer by itself: recipes side by side, two sets of label vectors, all labels instead of clusters."""
     assert model.stored is not None and data.test.texts is not None
-    voices = model.stored.voices
-    ways: dict[str, list[Voice]] = {}
-    if len(voices) > 1:
+    members = model.stored.members
+    ways: dict[str, list[Member]] = {}
+    if len(members) > 1:
         names = [recipe.name for recipe in (model.stored.recipe, *model.stored.recipe.beside)]
-        for place, (name, voice) in enumerate(zip(names, voices, strict=True)):
-            ways[name if name not in ways else f"{name} ({place + 1})"] = [voice]
-    first = voices[0].rankers
-    if len(first[0].heads) == 2:
-        for beta, head in enumerate(first[0].heads):
-            ways[head] = [replace(voices[0], rankers=[replace(ranker, beta=float(beta)) for ranker in first])]
+        for place, (name, member) in enumerate(zip(names, members, strict=True)):
+            ways[name if name not in ways else f"{name} ({place + 1})"] = [member]
+    first = members[0].scorers
+    if len(first[0].towers) == 2:
+        for beta, tower in enumerate(first[0].towers):
+            ways[tower] = [replace(members[0], scorers=[replace(scorer, beta=float(beta)) for scorer in first])]
     if first[0].way != "all":
-        ways["all labels"] = [replace(voices[0], rankers=[ranker.by("all") for ranker in first])]
+        ways["all labels"] = [replace(members[0], scorers=[scorer.by("all") for scorer in first])]
     extra = 0 if data.test.filter is None else most_filtered(data.test.filter, len(data.test))
     k = min(data.n_labels, KEPT_PLACES + extra)
-    asked = {name: predict(voices, data.test.texts, k, model.device) for name, voices in ways.items()}
+    asked = {name: predict(members, data.test.texts, k, model.device) for name, members in ways.items()}
     return {name: evaluate(found, data, resamples=0).metrics for name, found in asked.items()}
 
 
@@ -379,16 +379,16 @@ def _components(model: XMC, data: Dataset) -> list[dict[str, float]]:
     counts = np.bincount(data.train.labels.indices, minlength=data.n_labels)
     bins = equal_volume_bins(counts, N_BINS)
     looked = np.unique(np.linspace(0, data.n_labels - 1, min(data.n_labels, LABELS_LOOKED_AT)).astype(np.int64))
-    for head in heads_of(model.stored, 0):
-        if len(head.names) < 2:
+    for tower in tower_parts_of(model.stored, 0):
+        if len(tower.names) < 2:
             continue
         table = []
         for number in range(N_BINS):
             labels = looked[bins[looked] == number]
             if not len(labels):
                 continue
-            parts = head.shares(head.of_labels(torch.from_numpy(labels).to(model.device)))
-            lengths = {name: float(part.norm(dim=1).mean()) for name, part in zip(head.names, parts, strict=True)}
+            parts = tower.shares(tower.of_labels(torch.from_numpy(labels).to(model.device)))
+            lengths = {name: float(part.norm(dim=1).mean()) for name, part in zip(tower.names, parts, strict=True)}
             table.append({"bin": number + 1, "labels": len(labels), "points_per_label": float(counts[labels].mean()), **lengths})
         return table
     return []

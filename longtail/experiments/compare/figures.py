@@ -14,7 +14,7 @@ from longtail.experiments.compare.cells import Row
 from longtail.experiments.compare.grids import Entry, Grid
 from longtail.experiments.compare.plans import Plan
 from longtail.recipes.recipe import read_recipe
-from longtail.training.trainer import Course
+from longtail.training.trainer import Trainer
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a training, at which curves are told
 CURVES = ("P@1", "PSP@1")
@@ -70,7 +70,7 @@ def clusters_grid(plans: Sequence[Plan], data: Dataset, seed: int = 0) -> Grid:
     for plan in plans:
         recipe = read_recipe(plan.system, plan.settings)
         model = XMC(recipe, plan.augmentation, seed=seed, device="cpu")
-        clusters = Course(recipe.parts, model.material(data, recipe, model.augmentation(data)), model.device, seed).clustered("features")
+        clusters = Trainer(recipe.parts, model.training_data(data, recipe, model.augmentation(data)), model.device, seed).clustered("features")
         found.append((plan.called, clusters.n_clusters, clusters.of_label))
     most = max(n for _, n, _ in found)
     found.append(("at random", most, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % most))

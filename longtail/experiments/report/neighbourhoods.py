@@ -18,7 +18,7 @@ from longtail.data.graph.plot import spread_labels
 from longtail.evaluation.evaluate import original_rows
 from longtail.evaluation.frequency import GROUPS, TAIL_MOST, TORSO_MOST, frequency_groups
 from longtail.experiments.report.drawing import FAINT, GROUP_COLOURS, NARROW, SHEET, WIDE, Picture, new_figure
-from longtail.experiments.report.judged import Answers
+from longtail.experiments.report.hits import Answers
 from longtail.experiments.report.queries import text_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from longtail.core.values import Dataset, Texts
 from longtail.data.files import shorten
 from longtail.evaluation.frequency import GROUPS, frequency_groups
-from longtail.experiments.report.judged import Answers
+from longtail.experiments.report.hits import Answers
 
 MOST_TEXTS = 360
 RANDOM_SHARE = 0.25  # of the texts; the others are those where two rows differ most

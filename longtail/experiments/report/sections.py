@@ -8,7 +8,7 @@ from html import escape
 
 from longtail.experiments.compare.layout import CHANCE, LEVEL
 from longtail.experiments.report.drawing import GROUP_COLOURS, Picture
-from longtail.experiments.report.judged import Answers
+from longtail.experiments.report.hits import Answers
 from longtail.experiments.report.neighbourhoods import Neighbourhood, best_and_plain, legend_words
 from longtail.experiments.report.page import HERE, Section
 from longtail.experiments.report.rows import Row

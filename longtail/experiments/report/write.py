@@ -14,7 +14,7 @@ from longtail.experiments.compare.cells import Cell
 from longtail.experiments.compare.layout import level_with_best
 from longtail.experiments.compare.plans import Plan
 from longtail.experiments.report.drawing import NARROW, WIDE, Picture
-from longtail.experiments.report.judged import answers_of
+from longtail.experiments.report.hits import answers_of
 from longtail.experiments.report.neighbourhoods import LABELS_SHOWN, neighbourhoods
 from longtail.experiments.report.page import Section, page
 from longtail.experiments.report.queries import embedded

@@ -13,7 +13,7 @@ from torch import Tensor
 from longtail.inference.search.exact import Exact
 from longtail.inference.search.labels import Index, Labels, mark_of, marked
 from longtail.models.losses.all_labels import matrix_type
-from longtail.models.network import Side
+from longtail.models.network import VectorsAndBias
 
 FEW_TEXTS, MANY_LABELS = 32, 100_000  # for which an index is looked into, where there is one
 EVERY = slice(None)
@@ -27,7 +27,7 @@ class AllLabels:
     """Labels that are scored by a product with their vectors, and a bias."""
 
     n_labels: int
-    side: Callable[[slice | Tensor], Side]  # vectors and biases of some of them
+    tower: Callable[[slice | Tensor], VectorsAndBias]  # vectors and biases of some of them
     removed: Tensor | None = None  # (n_labels,) bool: labels that are never named; None where there are none
     index: Index | None = None  # of the first labels, on a CPU; those behind them were added since
 
@@ -43,7 +43,7 @@ class AllLabels:
 
     def searched(self, labels: slice | Tensor = EVERY) -> Labels:
         """Of some labels, removed ones among them: what an index is made of. In place where vectors lie so, on a CPU."""
-        vectors, bias = self.side(labels)
+        vectors, bias = self.tower(labels)
         return Labels.of(vectors.numpy(), None if bias is None else bias.numpy())
 
     def mark(self) -> str:
@@ -90,8 +90,8 @@ class AllLabels:
         return torch.gather(found, 1, top.indices), top.values
 
     @cached_property
-    def _whole(self) -> Side:
-        return self.side(EVERY)
+    def _whole(self) -> VectorsAndBias:
+        return self.tower(EVERY)
 
     def _scored(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """All labels on a GPU, a chunk of them at a time, in small numbers; what is best by these is scored anew in large ones."""

@@ -138,7 +138,7 @@ class ClusterIndex:
         return labels_of(*beam(scores, self.beam, self.graph), self.members)
 
 
-def near_and_wrong(texts: Tensor, labels: Tensor, right: TokenBatch, keep: int) -> Tensor:
+def mine_hard_negatives(texts: Tensor, labels: Tensor, right: TokenBatch, keep: int) -> Tensor:
     """(b, keep) int32: the labels with the highest scores of those that are not right; -1 where there are no more.
 
     Args:

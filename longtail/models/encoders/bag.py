@@ -102,6 +102,6 @@ class BagEncoder(nn.Module):
     def _few(self, tokens: TokenBatch, table: Tensor) -> bool:
         return len(tokens.offsets) <= FEW_TEXTS + 1 and few(tokens, table)
 
-    def head(self, hidden: Tensor, task: str) -> Tensor:
+    def project(self, hidden: Tensor, task: str) -> Tensor:
         """The text's vector for a task; here one vector serves all."""
         return hidden

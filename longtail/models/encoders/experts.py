@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longtail.models.encoders.dropout import Dropout
-from longtail.models.encoders.inception import STRIDE, TASKS, Head, InceptionSettings, Narrow, Wide, Words, by_length, part_of
+from longtail.models.encoders.inception import STRIDE, TASKS, InceptionSettings, Narrow, Projection, Wide, Words, by_length, part_of
 from longtail.models.ragged import TokenBatch
 
 
@@ -37,7 +37,7 @@ class ExpertsEncoder(nn.Module):
         self.router = Router(channels, len(settings.widths))
         self.norm = nn.BatchNorm1d(channels)
         self.dropout = Dropout(settings.dropout)
-        self.heads = nn.ModuleDict({task: nn.Sequential(Narrow(channels, channels), Head(settings)) for task in TASKS})
+        self.projections = nn.ModuleDict({task: nn.Sequential(Narrow(channels, channels), Projection(settings)) for task in TASKS})
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """Maps that all tasks share: (b, channels, dim / 4)."""
@@ -50,9 +50,9 @@ class ExpertsEncoder(nn.Module):
         mixed: Tensor = self.dropout(self.norm(functional.gelu(chosen) + functional.avg_pool1d(words, STRIDE)))
         return mixed if back is None else mixed[back]
 
-    def head(self, hidden: Tensor, task: str) -> Tensor:
+    def project(self, hidden: Tensor, task: str) -> Tensor:
         """The texts' vectors for "labels" or "clusters": (b, output_dim)."""
-        vectors: Tensor = part_of(self.heads, task)(hidden)
+        vectors: Tensor = part_of(self.projections, task)(hidden)
         return vectors
 
 

@@ -86,7 +86,7 @@ class InceptionEncoder(nn.Module):
         self.norm = nn.BatchNorm1d(n_maps)
         self.dropout = Dropout(settings.dropout)
         self.narrow = Narrow(n_maps, settings.channels)
-        self.heads = nn.ModuleDict({task: Head(settings) for task in TASKS})
+        self.projections = nn.ModuleDict({task: Projection(settings) for task in TASKS})
 
     def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
         """Features that all tasks share: (b, output_dim)."""
@@ -95,9 +95,9 @@ class InceptionEncoder(nn.Module):
         features: Tensor = self.narrow(self.dropout(self.norm(functional.gelu(maps))))
         return features if back is None else features[back]
 
-    def head(self, hidden: Tensor, task: str) -> Tensor:
+    def project(self, hidden: Tensor, task: str) -> Tensor:
         """The texts' vectors for "labels" or "clusters": (b, output_dim)."""
-        vectors: Tensor = part_of(self.heads, task)(hidden)
+        vectors: Tensor = part_of(self.projections, task)(hidden)
         return vectors
 
 
@@ -249,7 +249,7 @@ class Narrow(nn.Module):
         return features.flatten(1)
 
 
-class Head(nn.Module):
+class Projection(nn.Module):
     """What a task makes of the features: x + gelu(W dropout(x) + b), with the dropout of the classifier behind it."""
 
     def __init__(self, settings: InceptionSettings) -> None:

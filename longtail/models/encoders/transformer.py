@@ -49,7 +49,7 @@ class Transformer:
             alone.
         hidden: width of a model "none".
         layers: of a model "none".
-        heads: of attention, of a model "none".
+        attention_heads: of a model "none".
         texts_at_once: so many are encoded at a time, and once more on the way back, so that memory holds the insides of so many texts
             and no more (gradient caching); 0: all are held.
     """
@@ -63,21 +63,21 @@ class Transformer:
     depths: int = 1
     hidden: int = 384
     layers: int = 6
-    heads: int = 12
+    attention_heads: int = 12
     texts_at_once: int = 0
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
             raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
         check_share("dropout", self.dropout)
-        for least, settings in ((0, ("projection", "adapter", "texts_at_once")), (1, ("depths", "hidden", "layers", "heads"))):
+        for least, settings in ((0, ("projection", "adapter", "texts_at_once")), (1, ("depths", "hidden", "layers", "attention_heads"))):
             for setting in settings:
                 if getattr(self, setting) < least:
                     raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
         if self.depths > 1 and not self.adapter:
             raise SettingError(f"depths came as {self.depths} without an adapter to join them; wanted adapter = 4096 or so, or depths = 1.")
-        if self.hidden % self.heads:
-            raise SettingError(f"hidden came as {self.hidden} with {self.heads} heads; wanted a multiple of heads.")
+        if self.hidden % self.attention_heads:
+            raise SettingError(f"hidden came as {self.hidden} with {self.attention_heads} attention heads; wanted a multiple of attention_heads.")
 
     @property
     def dim(self) -> int:
@@ -95,7 +95,7 @@ class Transformer:
     def build(self) -> TransformerEncoder:
         """With the weights of the model, and its `word_vectors` to begin the token table with."""
         if self.model == NONE:
-            return self.rebuild(bert_config(self.hidden, self.layers, self.heads))
+            return self.rebuild(bert_config(self.hidden, self.layers, self.attention_heads))
         return TransformerEncoder(self, *from_folder(model_folder(self.model)))
 
     def rebuild(self, architecture: dict[str, Any]) -> TransformerEncoder:
@@ -117,10 +117,10 @@ class TransformerEncoder(nn.Module):
         self.hidden = width * settings.depths
         self.most_tokens = most_positions(model)
         self.adapter = Adapter(width, settings.depths, settings.adapter, settings.dropout) if settings.adapter else None
-        self.heads = nn.ModuleDict()
+        self.projections = nn.ModuleDict()
         if settings.projection:
-            self.heads["labels"] = nn.Sequential(nn.Linear(width, settings.projection), nn.Tanh(), Dropout(settings.dropout))
-            self.heads["classifiers"] = nn.Sequential(nn.Linear(width, settings.projection), Dropout(settings.dropout))
+            self.projections["labels"] = nn.Sequential(nn.Linear(width, settings.projection), nn.Tanh(), Dropout(settings.dropout))
+            self.projections["classifiers"] = nn.Sequential(nn.Linear(width, settings.projection), Dropout(settings.dropout))
         self.requires_grad_()
         self.train()  # the library hands over a model in evaluation mode
 
@@ -229,13 +229,13 @@ class TransformerEncoder(nn.Module):
         total: Tensor = (states * inside[..., None]).sum(dim=1)
         return total / inside.sum(dim=1, keepdim=True)
 
-    def head(self, hidden: Tensor, task: str) -> Tensor:
+    def project(self, hidden: Tensor, task: str) -> Tensor:
         """The texts' vectors for "classifiers", or for "labels" and whatever else: (b, output_dim)."""
         if self.adapter is not None:
             hidden = self.adapter(hidden)
-        if not self.heads:
+        if not self.projections:
             return hidden
-        vectors: Tensor = self.heads[task if task in self.heads else "labels"](hidden)
+        vectors: Tensor = self.projections[task if task in self.projections else "labels"](hidden)
         return vectors
 
 

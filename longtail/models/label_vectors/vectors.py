@@ -106,11 +106,11 @@ class LabelVectors:
 
     def build(
         self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device, sequences: RaggedRows | None = None
-    ) -> LabelSide:
-        return LabelSide(self, n_labels, dim, rows, device, sequences)
+    ) -> LabelTower:
+        return LabelTower(self, n_labels, dim, rows, device, sequences)
 
 
-class LabelSide(nn.Module):
+class LabelTower(nn.Module):
     """Vectors and biases of labels, made when asked for, so that a step pays for the labels it scores and no others.
 
     Args:

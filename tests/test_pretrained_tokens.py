@@ -16,7 +16,7 @@ from longtail.tokens import tokenizer as blocks_of
 from longtail.tokens.cache import cached_rows
 from longtail.tokens.folder import model_folder
 from longtail.tokens.load import load_tokenizer
-from longtail.tokens.pretrained import Borrowed
+from longtail.tokens.pretrained import Pretrained
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.tokens.words import Words
@@ -47,7 +47,7 @@ def named(tokenizer: Tokenizer, rows: TokenRows) -> list[str]:
 
 def test_tokens_are_those_of_the_library_and_one(folder: Path, tmp_path: Path) -> None:
     rules = save_rules(tmp_path / "other")
-    tokenizer = Borrowed(str(folder), max_tokens=16).fit(TEXTS)
+    tokenizer = Pretrained(str(folder), max_tokens=16).fit(TEXTS)
     rows = tokenizer(TEXTS)
     assert listed(rows) == [[token + 1 for token in rules.encode(text).ids] for text in TEXTS]
     assert named(tokenizer, rows) == [
@@ -63,7 +63,7 @@ def test_tokens_are_those_of_the_library_and_one(folder: Path, tmp_path: Path) -
 
 def test_idf_and_weights_by_hand(folder: Path) -> None:
     """Of five texts, all have [CLS] and [SEP], three have tea, one has red; what is cut off is counted."""
-    tokenizer = Borrowed(str(folder), max_tokens=3).fit(TEXTS)
+    tokenizer = Pretrained(str(folder), max_tokens=3).fit(TEXTS)
     idf = dict(zip(tokenizer.names()[1:], tokenizer.idf[1:].tolist(), strict=True))
     found = [idf[name] for name in ("[CLS]", "tea", "red", "##ful", "[PAD]")]
     assert found == pytest.approx([1, np.log(6 / 4) + 1, np.log(6 / 2) + 1, np.log(6 / 2) + 1, np.log(6) + 1])
@@ -74,7 +74,7 @@ def test_idf_and_weights_by_hand(folder: Path) -> None:
 
 
 def test_long_texts_keep_their_end_and_are_counted(folder: Path) -> None:
-    tokenizer = Borrowed(str(folder), max_tokens=4).fit(TEXTS)
+    tokenizer = Pretrained(str(folder), max_tokens=4).fit(TEXTS)
     assert tokenizer.n_cut == 0  # idf looks at whole texts
     rows = tokenizer(TEXTS)
     assert named(tokenizer, rows) == [
@@ -91,11 +91,11 @@ def test_long_texts_keep_their_end_and_are_counted(folder: Path) -> None:
 
 
 def test_many_texts_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = Borrowed(str(folder), max_tokens=5).fit(TEXTS)
+    tokenizer = Pretrained(str(folder), max_tokens=5).fit(TEXTS)
     few = tokenizer(TEXTS * 20)
     assert tokenizer.n_cut == 40
     monkeypatch.setattr(blocks_of, "BLOCK_BYTES", 50)
-    other = Borrowed(str(folder), max_tokens=5).fit(TEXTS)
+    other = Pretrained(str(folder), max_tokens=5).fit(TEXTS)
     many = other(TEXTS * 20)
     assert listed(many) == listed(few) and np.array_equal(many.weights, few.weights) and np.array_equal(other.idf, tokenizer.idf)
     assert other.n_cut == 40
@@ -107,21 +107,21 @@ def test_vectors_without_a_token(folder: Path) -> None:
     rules = json.loads((folder / "tokenizer.json").read_text())
     rules["model"]["vocab"]["late"] = 13
     (folder / "tokenizer.json").write_text(json.dumps(rules))
-    tokenizer = Borrowed(str(folder)).fit(TEXTS)
+    tokenizer = Pretrained(str(folder)).fit(TEXTS)
     assert tokenizer.n_tokens == 17 and tokenizer.names()[13:] == ["[12]", "late", "[14]", "[15]"]
     assert listed(tokenizer(["late"])) == [[3, 14, 4]]
     (folder / "config.json").write_text("{}")
-    assert Borrowed(str(folder)).fit(TEXTS).n_tokens == 15
+    assert Pretrained(str(folder)).fit(TEXTS).n_tokens == 15
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_from_a_list_of_pieces(folder: Path, lowercase: bool) -> None:
-    wanted = Borrowed(str(folder), max_tokens=5).fit(TEXTS)(TEXTS)
+    wanted = Pretrained(str(folder), max_tokens=5).fit(TEXTS)(TEXTS)
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
     if not lowercase:
         (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    tokenizer = Borrowed(str(folder), max_tokens=5).fit(TEXTS)
+    tokenizer = Pretrained(str(folder), max_tokens=5).fit(TEXTS)
     rows = tokenizer(TEXTS)
     assert tokenizer.names() == ["[PAD]", *PIECES]
     assert (listed(rows) == listed(wanted)) == lowercase
@@ -133,7 +133,7 @@ def test_from_a_list_of_pieces(folder: Path, lowercase: bool) -> None:
 
 
 def test_round_trip_needs_no_folder(folder: Path, tmp_path: Path) -> None:
-    tokenizer = Borrowed(str(folder), max_tokens=4).fit(TEXTS)
+    tokenizer = Pretrained(str(folder), max_tokens=4).fit(TEXTS)
     tokenizer.save(tmp_path / "tokenizer.json")
     shutil.rmtree(folder)
     loaded = load_tokenizer(tmp_path / "tokenizer.json")
@@ -156,7 +156,7 @@ def test_files_of_other_kinds_have_no_rules() -> None:
     ],
 )
 def test_damaged_files_are_named(folder: Path, tmp_path: Path, change: dict[str, object], said: str) -> None:
-    state = json.loads(Borrowed(str(folder)).fit(TEXTS).state) | change
+    state = json.loads(Pretrained(str(folder)).fit(TEXTS).state) | change
     if state["library"] is None:
         del state["library"]
     (tmp_path / "tokenizer.json").write_text(json.dumps(state))
@@ -166,13 +166,13 @@ def test_damaged_files_are_named(folder: Path, tmp_path: Path, change: dict[str,
 
 
 def test_cached_rows_depend_on_the_rules(folder: Path, tmp_path: Path) -> None:
-    tokenizer = Borrowed(str(folder)).fit(TEXTS)
+    tokenizer = Pretrained(str(folder)).fit(TEXTS)
     one = cached_rows(tokenizer, TEXTS, tmp_path / "cache")
     assert listed(cached_rows(tokenizer, TEXTS, tmp_path / "cache")) == listed(one) == listed(tokenizer(TEXTS))
     rules = json.loads((folder / "tokenizer.json").read_text())
     rules["normalizer"]["lowercase"] = False
     (folder / "tokenizer.json").write_text(json.dumps(rules))
-    assert listed(cached_rows(Borrowed(str(folder)).fit(TEXTS), TEXTS, tmp_path / "cache")) != listed(one)
+    assert listed(cached_rows(Pretrained(str(folder)).fit(TEXTS), TEXTS, tmp_path / "cache")) != listed(one)
 
 
 # --- settings and folders that cannot work
@@ -180,25 +180,25 @@ def test_cached_rows_depend_on_the_rules(folder: Path, tmp_path: Path) -> None:
 
 def test_too_few_tokens_for_the_marks(folder: Path) -> None:
     with pytest.raises(SettingError, match="max_tokens is 2, and the model puts 2 marks around each text; wanted 3 or more"):
-        Borrowed(str(folder), max_tokens=2).fit(TEXTS)
+        Pretrained(str(folder), max_tokens=2).fit(TEXTS)
     with pytest.raises(SettingError, match="max_tokens is 0; wanted 1 or more"):
-        Borrowed(max_tokens=0)
+        Pretrained(max_tokens=0)
 
 
 def test_folders_without_rules_are_named(folder: Path) -> None:
     (folder / "tokenizer.json").write_text('{"model": 3}')
     with pytest.raises(DataError, match="The tokenizer in .*model cannot be read"):
-        Borrowed(str(folder)).fit(TEXTS)
+        Pretrained(str(folder)).fit(TEXTS)
     (folder / "tokenizer.json").unlink()
     with pytest.raises(SettingError, match=r"model holds neither tokenizer\.json nor vocab\.txt"):
-        Borrowed(str(folder)).fit(TEXTS)
+        Pretrained(str(folder)).fit(TEXTS)
     (folder / "vocab.txt").write_text("[UNK]\n[CLS]\nred\n")
     with pytest.raises(DataError, match=r"vocab\.txt has no \[SEP\]"):
-        Borrowed(str(folder)).fit(TEXTS)
+        Pretrained(str(folder)).fit(TEXTS)
     (folder / "config.json").write_text("no")
     with pytest.raises(DataError, match=r"config\.json cannot be read as JSON"):
         save_rules(folder)
-        Borrowed(str(folder)).fit(TEXTS)
+        Pretrained(str(folder)).fit(TEXTS)
 
 
 def one_line(name: str, kind: type[Exception] = SettingError) -> str:

@@ -13,10 +13,10 @@ import torch
 from longtail import XMC, Dataset, estimator
 from longtail.core.errors import DataError, SettingError, UnknownName
 from longtail.inference import stacking as weighing
-from longtail.inference.ensemble import Voice, mean_of, named_by, predict
-from longtail.inference.scorer import Heard
+from longtail.inference.ensemble import Member, mean_of, named_by, predict
+from longtail.inference.scorer import Retrieved
 from longtail.inference.search import labels as search_labels
-from longtail.inference.stacking import weighed
+from longtail.inference.stacking import with_stacking_weights
 from longtail.inference.stacking_weights import fitted_weights
 from longtail.models.ragged import RaggedRows
 from longtail.recipes.recipe import read_recipe
@@ -48,15 +48,15 @@ def test_the_mean_of_scores_of_which_what_nobody_names_is_nothing() -> None:
 
 def test_every_label_that_was_found_is_named_once() -> None:
     found = [torch.tensor([[3, 1], [2, -1]]), torch.tensor([[1, 2], [2, -1]])]
-    heard = [[Heard(None, ids, torch.zeros(2, 2), None)] for ids in found]  # type: ignore[arg-type]
-    assert named_by(heard).tolist() == [[3, 2, 1], [2, -1, -1]]
+    retrieved = [[Retrieved(None, ids, torch.zeros(2, 2), None)] for ids in found]  # type: ignore[arg-type]
+    assert named_by(retrieved).tolist() == [[3, 2, 1], [2, -1, -1]]
 
 
 def test_what_clusters_did_not_find_has_as_little_evidence_as_the_last_they_did() -> None:
-    heard = Heard(None, torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.2, 0.0]]), None)  # type: ignore[arg-type]
+    retrieved = Retrieved(None, torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.2, 0.0]]), None)  # type: ignore[arg-type]
     least = torch.logit(torch.tensor(1e-6)).item()
     logits = [torch.logit(torch.tensor(chance)).item() for chance in (0.2, 0.9)]
-    assert heard.evidence(torch.tensor([[2, 7, 4]]))[0].tolist() == pytest.approx([logits[0], least, logits[1]], rel=1e-4)
+    assert retrieved.evidence(torch.tensor([[2, 7, 4]]))[0].tolist() == pytest.approx([logits[0], least, logits[1]], rel=1e-4)
 
 
 def recipe_file(folder: Path, beside: str) -> Path:
@@ -69,15 +69,15 @@ def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) 
     data = spelled_out()
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu").fit(data)
     assert model.stored is not None and data.test.texts is not None
-    voices = model.stored.voices
-    assert len(voices) == 2 and voices[0].weight > 0 and voices[1].weight >= 0
-    assert [voice.rankers[0].network.dim for voice in voices] == [32, 16]
+    members = model.stored.members
+    assert len(members) == 2 and members[0].weight > 0 and members[1].weight >= 0
+    assert [member.scorers[0].network.dim for member in members] == [32, 16]
     found = model.predict(data.test.texts, k=2)
     assert share_found(found, data) > 0.9
     model.save(tmp_path / "model")
     assert (tmp_path / "model" / "tokenizer-1.json").is_file()
     again = XMC.load(tmp_path / "model", device="cpu")
-    assert again.stored is not None and [voice.weight for voice in again.stored.voices] == [voice.weight for voice in voices]
+    assert again.stored is not None and [member.weight for member in again.stored.members] == [member.weight for member in members]
     assert again.predict(data.test.texts, k=2).ids.tolist() == found.ids.tolist()
     (tmp_path / "model" / "tokenizer-1.json").unlink()
     with pytest.raises(DataError, match="model is not whole: tokenizer-1.json is missing"):
@@ -88,14 +88,14 @@ def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.Monke
     """Its vectors are drawn at random behind its back: on validation rows it can only do harm."""
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu")
 
-    def spoilt(voices: list, held_out: object, device: object) -> list:  # type: ignore[type-arg]
-        torch.nn.init.normal_(voices[1].rankers[0].vectors)
-        return weighed(voices, held_out, device)  # type: ignore[arg-type]
+    def spoilt(members: list, held_out: object, device: object) -> list:  # type: ignore[type-arg]
+        torch.nn.init.normal_(members[1].scorers[0].vectors)
+        return with_stacking_weights(members, held_out, device)  # type: ignore[arg-type]
 
     monkeypatch.setattr(estimator, "weighed", spoilt)
     model.fit(spelled_out())
     assert model.stored is not None
-    one, other = model.stored.voices
+    one, other = model.stored.members
     assert one.weight > 0 and other.weight < 0.2 * one.weight
 
 
@@ -103,18 +103,18 @@ def test_voices_that_count_nothing_are_not_kept(tmp_path: Path, monkeypatch: pyt
     data, other = spelled_out(), str(tmp_path / "other.toml")
     model = XMC.from_recipe(recipe_file(tmp_path, f'{other}", "{other} dim=8'), device="cpu")
 
-    def second_out(voices: list[Voice], held_out: Dataset, device: torch.device) -> list[Voice]:
-        one, two, three = weighed(voices, held_out, device)
+    def second_out(members: list[Member], held_out: Dataset, device: torch.device) -> list[Member]:
+        one, two, three = with_stacking_weights(members, held_out, device)
         return [one, replace(two, weight=0.0, offset=0.25), replace(three, weight=0.5)]
 
     monkeypatch.setattr(estimator, "weighed", second_out)
     assert data.test.texts is not None
     found = model.fit(data).predict(data.test.texts, k=3)
-    assert model.stored is not None and len(model.stored.rankers) == 3
+    assert model.stored is not None and len(model.stored.scorers) == 3
     model.save(tmp_path / "model")
     again = XMC.load(tmp_path / "model", device="cpu")
     for one in (model, again):
-        assert one.stored is not None and [ranker.network.dim for ranker in one.stored.rankers] == [32, 8]
+        assert one.stored is not None and [scorer.network.dim for scorer in one.stored.scorers] == [32, 8]
         assert len(one.stored.recipe.beside) == 1 and one.stored.about["networks"] == 2
         after = one.predict(data.test.texts, k=3)
         assert after.ids.tolist() == found.ids.tolist()
@@ -133,7 +133,7 @@ def test_any_recipe_may_stand_beside_another(kind: str) -> None:
     own = " ".join((kind, *SMALL[kind]))
     model = small_model("dpr", "validation=0.2", f"beside={[own]}").fit(data)
     assert model.stored is not None and data.test.texts is not None
-    assert max(voice.weight for voice in model.stored.voices) > 0
+    assert max(member.weight for member in model.stored.members) > 0
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
 
 
@@ -143,12 +143,12 @@ def test_the_sum_is_the_weighted_evidence_of_all_heads() -> None:
     model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('dpr', *SMALL['dpr']))]}").fit(data)
     assert model.stored is not None and data.test.texts is not None
     odds = torch.zeros(len(data.test), data.n_labels)
-    for voice in model.stored.voices:
-        tokens = voice.tokenizer(data.test.texts)
-        for ranker in voice.rankers:
-            text = ranker.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu")))
-            odds += voice.weight * (text.float() @ ranker.vectors.float().T)
-        odds += voice.offset
+    for member in model.stored.members:
+        tokens = member.tokenizer(data.test.texts)
+        for scorer in member.scorers:
+            text = scorer.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu")))
+            odds += member.weight * (text.float() @ scorer.vectors.float().T)
+        odds += member.offset
     found = model.predict(data.test.texts, k=3)
     assert found.ids.tolist() == torch.topk(odds, 3, dim=1).indices.tolist()
     assert found.scores.tolist() == pytest.approx(torch.sigmoid(torch.topk(odds, 3, dim=1).values).numpy(), abs=1e-4)
@@ -210,7 +210,7 @@ def test_a_recipe_is_trained_alone_where_nothing_can_weigh_those_beside_it(tmp_p
     model = XMC.from_recipe(recipe_file(tmp_path, "labels.parts=free"), ["validation=0.1"], device="cpu").fit(data)
     told = capsys.readouterr().err
     assert "own was trained alone: fewer than 32 validation rows cannot weigh the recipes beside it; validation= holds out more." in told
-    assert model.stored is not None and len(model.stored.voices) == 1
+    assert model.stored is not None and len(model.stored.members) == 1
     assert model.stored.about["rows trained on"] == len(data.train)  # none was held out
     model.save(tmp_path / "model")
     assert data.test.texts is not None
@@ -233,12 +233,12 @@ def test_the_three_ways_of_default() -> None:
     data, parts = spelled_out(), read_recipe("default").tables["beside"]
     model = small_model("default", "validation=0.2", f"beside={parts}").fit(data)
     assert model.stored is not None and data.test.texts is not None
-    voices, recipe = model.stored.voices, model.stored.recipe
+    members, recipe = model.stored.members, model.stored.recipe
     assert [one.stages[0].loss for one in (recipe, *recipe.beside)] == ["bce", "softmax", "bce"]
     assert [one.labels.parts for one in (recipe, *recipe.beside)] == [("text", "free"), ("text", "free"), ("free",)]
-    assert voices[0].tokenizer is voices[1].tokenizer is not voices[2].tokenizer
-    for voice in voices:  # each learns by itself what a label is
-        alone = predict([replace(voice, weight=1.0, offset=0.0)], data.test.texts, 2, torch.device("cpu"))
+    assert members[0].tokenizer is members[1].tokenizer is not members[2].tokenizer
+    for member in members:  # each learns by itself what a label is
+        alone = predict([replace(member, weight=1.0, offset=0.0)], data.test.texts, 2, torch.device("cpu"))
         assert share_found(alone, data) > 0.6
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
 
@@ -262,14 +262,14 @@ def test_scores_of_two_heads_become_chances() -> None:
     """Twenty times a cosine plus log-odds is no log-odds: without the curve labels share the chance 1, and have no order beside others."""
     data, model = spelled_out(), small_model("unidec", "predict.unit=false", "validation=0.2").fit(spelled_out())
     assert model.stored is not None and data.test.texts is not None
-    (ranker,) = model.stored.voices[0].rankers
-    assert ranker.chances and ranker.heads == ("labels", "classifiers") and ranker.slope != 1.0
+    (scorer,) = model.stored.members[0].scorers
+    assert scorer.chances and scorer.towers == ("labels", "classifiers") and scorer.slope != 1.0
     found = model.predict(data.test.texts, k=3).scores
     assert found.max() < 1 and (found[:, 0] > found[:, 1]).all()
-    plain = replace(ranker, slope=1.0, offset=0.0)
-    tokens = model.stored.voices[0].tokenizer(data.test.texts)
+    plain = replace(scorer, slope=1.0, offset=0.0)
+    tokens = model.stored.members[0].tokenizer(data.test.texts)
     rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
-    assert plain.rank(rows, 3)[0].tolist() == ranker.rank(rows, 3)[0].tolist()  # the order is the same
+    assert plain.rank(rows, 3)[0].tolist() == scorer.rank(rows, 3)[0].tolist()  # the order is the same
 
 
 @pytest.mark.gpu
