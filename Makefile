@@ -34,10 +34,10 @@ lint: setup ## check style and types
 docs: setup ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
-bench: setup ## run the benchmarks, peers beside them
+bench: setup ## run the benchmarks, and the peers
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
-peers: setup ## install the systems that comparisons run beside ours, each on its own
+peers: setup ## install the baselines of other authors that comparisons run, each on its own
 	scripts/peers
 
 clean: ## remove everything the commands made

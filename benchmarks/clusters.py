@@ -1,4 +1,4 @@
-"""Label centroids and balanced clusters at the sizes of public data sets, beside the same in scipy and numpy.
+"""Label centroids and balanced clusters at the sizes of public data sets, compared with the same in scipy and numpy.
 
 python benchmarks/clusters.py [--like LF-AmazonTitles-131K] [--clusters 32768] [--times 3]
 
@@ -28,7 +28,7 @@ from longtail.evaluation.metrics import lost_information
 from longtail.training.negatives.clusters import Clusters, balanced_clusters, cluster_labels, label_centroids, smooth
 
 WORD = re.compile(r"\w+")
-TOLERANCE, MOST_ROUNDS, HEAD = 1e-4, 50, 500
+TOLERANCE, MAX_ROUNDS, HEAD = 1e-4, 50, 500
 PLAIN_MOST = 200_000  # labels
 DIM = 300  # of the dense vectors
 
@@ -72,7 +72,7 @@ def plain_halves(rows: csr_matrix, node: NDArray[np.int64], random: np.random.Ge
     middle = (len(node) + 1) // 2
     centroids = rows[random.choice(len(node), 2, replace=False)].toarray()  # (2, n_features)
     before = -np.inf
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         similarities = rows @ centroids.T  # (n, 2)
         order = np.argsort(similarities[:, 1] - similarities[:, 0], kind="stable")
         halves = [order[:middle], order[middle:]]
@@ -167,7 +167,7 @@ def result_bytes(made: object) -> int:
     return made.nbytes if isinstance(made, np.ndarray) else 0
 
 
-# ---- side by side
+# ---- contenders
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""What label rows do to a small network, by how their targets are made: the ablation behind `Gandalf(targets="calibrated")`.
+"""Effect of label rows on a small network, by how their targets are made: the ablation behind `Gandalf(targets="calibrated")`.
 
     python benchmarks/gandalf.py DATA [--seeds 3] [--epochs 25] [--forms "none;plain"]
 
 The probe is a tf-idf bag of 512-dimensional word vectors, one residual layer and a one-vs-all classifier over all labels,
 trained by binary cross-entropy. `choose` picks a form on validation rows held out of the training rows; only then is every
-form trained on all training rows and judged on the test rows. Needs torch; a GPU makes it a matter of minutes.
+form trained on all training rows and evaluated on the test rows. Needs torch; a GPU makes it a matter of minutes.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def fit_predict(rows: Augmented, label_texts: Texts, texts: Texts, epochs: int, 
     return Predictions(np.concatenate([ids for _, ids in found]).astype(np.int32), np.concatenate([scores for scores, _ in found]))
 
 
-def judge(found: Predictions, data: Dataset) -> dict[str, float]:
+def measure(found: Predictions, data: Dataset) -> dict[str, float]:
     return longtail.evaluate(found, data, resamples=0).metrics
 
 
@@ -153,7 +153,7 @@ def main() -> None:
     header = f"  {'':<22}" + "".join(f"{metric:>12}" for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "coverage@5"))
     chosen = ""
     if options.forms is None:
-        choice = choose(data, lambda rows, labels, texts: fit_predict(rows, labels, texts, options.epochs, 0), judge)
+        choice = choose(data, lambda rows, labels, texts: fit_predict(rows, labels, texts, options.epochs, 0), measure)
         chosen = choice.name
         print(f"{data.name}, validation rows\n{header}")
         for name, reached in choice.reached.items():
@@ -164,7 +164,7 @@ def main() -> None:
     for name in FORMS if options.forms is None else options.forms.split(";"):
         form = FORMS[name]
         rows = no_augmentation(data.train) if form is None else form.augment(data.train, data.label_texts)
-        runs = [judge(fit_predict(rows, data.label_texts, data.test.texts, options.epochs, seed), data) for seed in range(options.seeds)]
+        runs = [measure(fit_predict(rows, data.label_texts, data.test.texts, options.epochs, seed), data) for seed in range(options.seeds)]
         means = {metric: float(np.mean([run[metric] for run in runs])) for metric in runs[0]}
         show(name + (" *" if name == chosen else ""), means)
 

@@ -1,4 +1,4 @@
-"""Label graphs at the sizes of public data sets, beside scipy's product, a plain Numba loop and walks one at a time.
+"""Label graphs at the sizes of public data sets, compared with scipy's product, a plain Numba loop and walks one at a time.
 
 python benchmarks/graph.py [--shape 131K|500K|1.3M] [--times N]
 
@@ -235,12 +235,12 @@ def lines_of_a_walk(labels: csr_matrix, walks: int = 200) -> float:
 
 
 def product_bytes(labels: csr_matrix, sample: int = 1000) -> float:
-    """What scipy's product would hold, scaled up from a sample of its rows."""
+    """Memory of scipy's product, scaled up from a sample of its rows."""
     some = np.random.default_rng(0).choice(labels.shape[1], sample, replace=False)
     return float((labels[:, some].T @ labels).nnz) / sample * labels.shape[1] * 8
 
 
-# ---- side by side
+# ---- contenders
 
 
 def graph_bytes(made: object) -> int:

@@ -1,4 +1,4 @@
-"""All metrics for 134,835 test rows x 100 predictions over 131,073 labels, beside napkinXC's functions.
+"""All metrics for 134,835 test rows x 100 predictions over 131,073 labels, compared with napkinXC's functions.
 
 python benchmarks/metrics.py [--rows N]         # rows given to napkinXC too; fewer rows for a quick look
 """

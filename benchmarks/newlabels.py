@@ -2,9 +2,9 @@
 
     python benchmarks/newlabels.py DATA [--share 0.1] [--seed 0] [--sweep] [KEY=VALUE ...]
 
-The recipe default, one network, four epochs unless settings say otherwise. Test rows are judged by all labels (generalised zero-shot), and
-those that carry hidden labels once more by the hidden ones alone, while all labels compete. Beside the blend of both: the label's own text
-alone, its neighbours' classifiers alone, and the model without the labels, which cannot find them.
+The recipe default, one network, four epochs unless settings say otherwise. Test rows are evaluated against all labels (generalised
+zero-shot), and those that carry hidden labels once more by the hidden ones alone, while all labels compete. The blend of both is compared
+with the label's own text alone, its neighbours' classifiers alone, and the model without the labels, which cannot find them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import longtail
 from longtail import XMC, Dataset, Predictions
 from longtail.core.values import Split, Texts
 from longtail.data.augment.choose import validation_split
-from longtail.evaluation.metrics import judge, precision_at
+from longtail.evaluation.metrics import find_matches, precision_at
 from longtail.evaluation.predictions import drop_filtered
 from longtail.inference.new_labels import Blend, Maker, with_labels
 
@@ -48,12 +48,12 @@ def hide(data: Dataset, share: float, seed: int) -> tuple[Dataset, Texts]:
 
 def precisions(found: Predictions, truth: csr_matrix, rows: np.ndarray) -> list[float]:
     """In percent, of these rows."""
-    validation_metrics = judge(replace(found, ids=found.ids[rows], scores=found.scores[rows]), truth[rows])
+    validation_metrics = find_matches(replace(found, ids=found.ids[rows], scores=found.scores[rows]), truth[rows])
     return [100 * float(precision_at(k, validation_metrics).mean()) for k in KS]
 
 
 def report(model: XMC, data: Dataset, texts: Texts, sweep: bool) -> None:
-    """Of the ways to make vectors for hidden labels, side by side."""
+    """Compare the ways to make vectors for hidden labels."""
     base = model.stored
     assert base is not None and data.test.texts is not None
     n_known, test = len(base.label_counts), data.test
@@ -101,7 +101,7 @@ def main() -> None:
     options = parser.parse_args()
     read = longtail.read(options.data)
     data, texts = hide(validation_split(read, 0.15, options.seed) if options.sweep else read, options.share, options.seed)
-    settings = ["ensemble=1", "beside=[]", "validation=0", "epochs=4", *options.settings]
+    settings = ["ensemble=1", "members=[]", "validation=0", "epochs=4", *options.settings]
     model = XMC.from_recipe("default", settings, seed=options.seed).fit(data)
     report(model, data, texts, options.sweep)
 

@@ -1,4 +1,4 @@
-"""Reading speed and memory beside a plain Python loop.
+"""Reading speed and memory, compared with a plain Python loop.
 
 python benchmarks/read.py                       # generated data: 500,000 JSON lines, 2.25 M sparse rows
 python benchmarks/read.py --folder DATA         # the JSON lines of a data set in the XC raw layout instead

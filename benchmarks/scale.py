@@ -16,8 +16,8 @@ from longtail import XMC
 from longtail.data.synth import shape_of, synth
 
 RECIPES = {
-    "default: pool": ("default", ["ensemble=1", "beside=[]", "validation=0", "dim=128", "epochs=2"]),
-    "default: all labels": ("default", ["ensemble=1", "beside=[]", "validation=0", "dim=128", "epochs=2", "score=all"]),
+    "default: pool": ("default", ["ensemble=1", "members=[]", "validation=0", "dim=128", "epochs=2"]),
+    "default: all labels": ("default", ["ensemble=1", "members=[]", "validation=0", "dim=128", "epochs=2", "objective=all-labels"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""Indexes of label vectors beside each other: recall@10 against exact search, milliseconds of a text, texts a second, size, building.
+"""Indexes of label vectors compared: recall@10 against exact search, milliseconds of a text, texts a second, size, building.
 
 python benchmarks/search.py [--labels 25000,200000] [--kinds exact,int8,binary,hnsw] [--recall 0.98] [--dim 256] [--model FOLDER]
 

@@ -53,14 +53,14 @@ def trained(folder: Path, n_labels: int) -> Path:
     from longtail.data.synth import Shape, synth
 
     data = synth(Shape(train=n_labels, test=100, labels=n_labels, labels_per_point=2.0))
-    one_network = ["epochs=1", "ensemble=1", "beside=[]", "validation=0", "encoder.dim=128"]
+    one_network = ["epochs=1", "ensemble=1", "members=[]", "validation=0", "encoder.dim=128"]
     XMC.from_recipe("default", one_network, device="cpu").fit(data).save(folder)
     return folder
 
 
 @dataclass
 class Seen:
-    """What a client saw."""
+    """Answers and problems that a client saw."""
 
     seconds: list[float] = field(default_factory=list)
     problems: dict[str, int] = field(default_factory=dict)
@@ -146,8 +146,8 @@ async def client(port: int, bodies: list[bytes], place: int, seen: Seen) -> None
         if status == 200:
             seen.seconds.append(time.perf_counter() - began)
         else:
-            told = f"{status} {answer[:80]!r}"
-            seen.problems[told] = seen.problems.get(told, 0) + 1
+            problem = f"{status} {answer[:80]!r}"
+            seen.problems[problem] = seen.problems.get(problem, 0) + 1
     writer.close()
 
 

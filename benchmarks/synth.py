@@ -1,4 +1,4 @@
-"""How fast a catalogue is generated and how much memory that takes: python benchmarks/synth.py [--like LF-AmazonTitles-1.3M]"""
+"""Time and memory of generating a catalogue: python benchmarks/synth.py [--like LF-AmazonTitles-1.3M]"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def write_here(folder: Path, shape: Shape, seed: int) -> None:
-    """What the child does: make the kernels once on a tiny shape, then write the asked one, timed."""
+    """Work of the child process: make the kernels once on a tiny shape, then write the asked one, timed."""
     tiny = folder / "tiny"
     tiny.mkdir()
     write_synth(tiny, Shape(50, 20, 10, 2.0))

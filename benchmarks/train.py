@@ -1,4 +1,4 @@
-"""Training and prediction time of a recipe on this machine beside PECOS XR-Linear on the same rows, in one run: start to saved model.
+"""Training and prediction time of a recipe, compared with PECOS XR-Linear on the same rows and machine: start to saved model.
 
     python benchmarks/train.py DATA [--recipe default] [--augment gandalf] [KEY=VALUE ...]
 
@@ -71,16 +71,16 @@ def main() -> None:
         label_rows = options.augment != "none"
         rows = to_dataset(Gandalf().augment(data.train, data.label_texts), data, binary=True) if label_rows else data
         write(rows, work / "rows", "pecos")
-        (work / "peer.py").write_text(PECOS)
+        (work / "run_pecos.py").write_text(PECOS)
         arguments = [work / "rows", work / "pecos.npz", Path(__file__).parent.parent / "examples"]
-        done = subprocess.run([python, work / "peer.py", *arguments], capture_output=True, text=True)
+        done = subprocess.run([python, work / "run_pecos.py", *arguments], capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr[-2000:])
-        peer, peer_a_text = json.loads(done.stdout.splitlines()[-1])
+        pecos, pecos_a_text = json.loads(done.stdout.splitlines()[-1])
         show(
             "PECOS XR-Linear + Gandalf" if label_rows else "PECOS XR-Linear",
-            peer,
-            peer,
+            pecos,
+            pecos,
             longtail.evaluate(longtail.read_predictions(work / "pecos.npz"), data, resamples=0).metrics,
         )
         start = time.perf_counter()
@@ -92,17 +92,17 @@ def main() -> None:
         show(
             f"{options.recipe}, {options.augment}",
             took,
-            peer,
+            pecos,
             json.loads((work / "model" / "model.json").read_text())["about"]["metrics"],
         )
         print(f"\n{'':<30}{'ms a text':>11}{'of PECOS':>10}{'P@1':>8}{'one text, p50 ms':>18}{'p99 ms':>8}")
-        print(f"{'PECOS XR-Linear, from tf-idf':<30}{1000 * peer_a_text:>11.3f}{1:>9.1f}x")
-        show_prediction("exact", work / "model", data, peer_a_text)
+        print(f"{'PECOS XR-Linear, from tf-idf':<30}{1000 * pecos_a_text:>11.3f}{1:>9.1f}x")
+        show_prediction("exact", work / "model", data, pecos_a_text)
         index_model(work / "model")
-        show_prediction("with an index", work / "model", data, peer_a_text)
+        show_prediction("with an index", work / "model", data, pecos_a_text)
 
 
-def show_prediction(name: str, folder: Path, data: longtail.Dataset, peer: float) -> None:
+def show_prediction(name: str, folder: Path, data: longtail.Dataset, pecos: float) -> None:
     model, texts = longtail.load(folder), data.test.texts
     assert texts is not None
     model.predict(texts[:64], k=5)
@@ -116,11 +116,11 @@ def show_prediction(name: str, folder: Path, data: longtail.Dataset, peer: float
         one_by_one.append(1000 * (time.perf_counter() - start))
     right = longtail.evaluate(model.predict_test(data), data, resamples=0).metrics["P@1"]
     p50, p99 = np.percentile(one_by_one, [50, 99])
-    print(f"{name:<30}{1000 * a_text:>11.3f}{a_text / peer:>9.2f}x{right:>8.2f}{p50:>18.2f}{p99:>8.2f}", flush=True)
+    print(f"{name:<30}{1000 * a_text:>11.3f}{a_text / pecos:>9.2f}x{right:>8.2f}{p50:>18.2f}{p99:>8.2f}", flush=True)
 
 
-def show(name: str, seconds: float, peer: float, metrics: dict[str, float]) -> None:
-    print(f"{name:<30}{seconds:>9.0f}{seconds / peer:>9.1f}x" + "".join(f"{metrics[metric]:>12.2f}" for metric in SHOWN), flush=True)
+def show(name: str, seconds: float, pecos: float, metrics: dict[str, float]) -> None:
+    print(f"{name:<30}{seconds:>9.0f}{seconds / pecos:>9.1f}x" + "".join(f"{metrics[metric]:>12.2f}" for metric in SHOWN), flush=True)
 
 
 if __name__ == "__main__":

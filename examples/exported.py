@@ -1,4 +1,4 @@
-"""Read an exported folder without longtail: what the examples do on the other side."""
+"""Read an exported folder without longtail, in the environment of the other system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the examples share: export the rows before and after Gandalf, train another system on both, print both results.
+"""Shared by the examples: export the rows before and after Gandalf, train another system on both, print both results.
 
 The other system lives in a virtual environment of its own, so that its versions and those of longtail never meet. It sees
 exported files only, as any system would.

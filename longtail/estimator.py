@@ -26,17 +26,21 @@ from longtail.data.augment.rows import Augmentation, Augmented
 from longtail.data.graph.normalise import NORMALISERS
 from longtail.evaluation.adaptive import adaptive
 from longtail.evaluation.predictions import most_filtered
-from longtail.inference.ensemble import Ensemble, Member
+from longtail.inference.ensemble import Member
 from longtail.inference.explain import Explanation, TrainingRows, explain
 from longtail.inference.label_parts import TowerParts, tower_parts_of
-from longtail.inference.new_labels import Maker, append, check_ids, check_texts, entries, replayed, with_labels, without_labels
-from longtail.inference.scorer import Scorer, scorer_of
+from longtail.inference.new_labels import NewLabelMaker, check_ids, check_texts, with_labels, without_labels
+from longtail.inference.scorer import Scorer
 from longtail.inference.stacking import validation_metrics, with_stacking_weights, with_tower_weights
-from longtail.recipes.recipe import Recipe, read_recipe
-from longtail.storage.model_folder import Stored, load_model, load_rows, save_model
+from longtail.inference.trained_model import TrainedModel
+from longtail.models.label_vectors.vectors import LabelVectors
+from longtail.recipes.recipe import Recipe, make_recipe, read_recipe
+from longtail.storage.label_log import append, entries, replayed
+from longtail.storage.model_folder import load_model, load_rows, save_model
 from longtail.tokens.word_vectors import pretrained_vectors
 from longtail.training.checkpoint import Saved, drop_checkpoint, load_checkpoint
 from longtail.training.monitor import TrainingMonitor, device_for
+from longtail.training.scorers import scorer_of
 from longtail.training.trainer import Trainer, TrainingData
 
 MEASURED = ("P@1", "PSP@1")
@@ -48,6 +52,13 @@ MOST_ROW_BYTES = 50_000_000  # of training texts and their labels that are kept 
 class XMC:
     """A classifier of short texts, by a recipe.
 
+    Args:
+        recipe: the recipe, from `read_recipe`; `XMC.from_recipe` takes a name.
+        augment: an augmentation: its name, with settings after a colon, such as "gandalf:delta=0.2"; "adaptive" to choose on validation
+            rows; an object such as `Gandalf()`; or None.
+        seed: seed of everything random.
+        device: "cpu" or "cuda"; a GPU where there is one if not given.
+
     >>> from longtail.data.synth import synth  # doctest: +SKIP
     >>> model = XMC.from_recipe("default", augment="gandalf").fit(data)  # doctest: +SKIP
     >>> model.predict(["mario kart double dash"], k=5).texts  # doctest: +SKIP
@@ -56,9 +67,9 @@ class XMC:
     def __init__(self, recipe: Recipe, augment: str | Augmentation | None = None, *, seed: int = 0, device: str | None = None) -> None:
         self.recipe, self.augment, self.seed = recipe, augment, seed
         self.device = device_for(device)
-        self.stored: Stored | None = None
-        self._maker: Maker | None = None  # of new labels, from what was trained or last saved as a whole
-        self._heads: tuple[Stored, list[list[TowerParts]]] | None = None  # label vectors in parts, once they were asked for
+        self.stored: TrainedModel | None = None
+        self._maker: NewLabelMaker | None = None  # of new labels, from what was trained or last saved as a whole
+        self._heads: tuple[TrainedModel, list[list[TowerParts]]] | None = None  # label vectors in parts, once they were asked for
         self._rows: TrainingRows | None = None  # where they are at hand
         self._checkpoint: Path | None = None  # of the training that made it, until it is saved
         self._n_entries = 0  # of the log of labels in the model's folder
@@ -74,17 +85,30 @@ class XMC:
         seed: int = 0,
         device: str | None = None,
     ) -> XMC:
-        """By the name of a recipe or its TOML file, with `key=value` settings on top."""
+        """Make a classifier by the name of a recipe or its TOML file.
+
+        Args:
+            source: name of a recipe, such as "default", or a TOML file.
+            settings: `key=value` settings on top of it, such as "epochs=5".
+            augment: an augmentation, see `XMC`.
+            seed: seed of everything random.
+            device: "cpu" or "cuda"; a GPU where there is one if not given.
+        """
         return cls(read_recipe(source, settings), augment, seed=seed, device=device)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> XMC:
-        """A model that was saved."""
+        """Open a model that was saved.
+
+        Args:
+            folder: the model folder.
+            device: "cpu" or "cuda"; a GPU where there is one if not given.
+        """
         on = device_for(device)
         stored = load_model(Path(folder), on)
-        model = cls(stored.recipe, stored.about.get("augmentation"), seed=stored.about.get("seed", 0), device=str(on))
+        model = cls(_recipe_of(stored), stored.about.get("augmentation"), seed=stored.about.get("seed", 0), device=str(on))
         log = entries(Path(folder))
-        model._maker, model._n_entries = Maker(stored), len(log)
+        model._maker, model._n_entries = NewLabelMaker(stored), len(log)
         model.stored = replayed(stored, model._maker, log)
         return model
 
@@ -97,12 +121,14 @@ class XMC:
         minutes: float = 5.0,
         cache: str | Path | None = None,
     ) -> XMC:
-        """Train on the training rows; a data set's test rows are not looked at.
+        """Train on the training rows; the test rows of a data set are not used.
 
         Args:
-            label_texts: where `train` is a split.
+            train: a data set, or its training rows.
+            label_texts: the text of every label, where `train` is a split.
             checkpoint: a folder to keep checkpoints in, every `minutes` and at Ctrl-C. Where it holds one of the same recipe, data and
                 seed, training goes on from there and ends with the same numbers; it is removed when the model is saved.
+            minutes: minutes between checkpoints.
             cache: a folder to keep token rows in; another run on the same texts reads them from there.
         """
         began = time.monotonic()
@@ -142,10 +168,10 @@ class XMC:
                 history += [{"member": n_before + member, **entry} for entry in monitor.history]
                 seconds_before += monitor.seconds_before
                 scorer = _scorer(trainer, recipe)
-                if held_out is not None and (scorer.way == "fused" or len(scorer.towers) > 1):
+                if held_out is not None and scorer.beta is not None:
                     scorer = with_tower_weights(scorer, training_data.tokenizer, held_out, self.device)
                 scorers.append(scorer)
-            members.append(Member(training_data.tokenizer, scorers))
+            members.append(Member(training_data.tokenizer, scorers, **_kept_of(recipe)))
             if training_data.tokenizer.n_cut and not alike:  # which was told of these tokens already
                 longer = f"are longer than {recipe.tokens.max_tokens} tokens, and what is behind them was cut off"
                 sys.stderr.write(f"{recipe.name}: {training_data.tokenizer.n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
@@ -156,21 +182,21 @@ class XMC:
             few = f"fewer than {LEAST_TO_WEIGH} validation rows cannot weigh the recipes beside it; validation= holds out more"
             sys.stderr.write(f"{main.name} was trained alone: {few}.\n")
         self.stored = self._finished(main, data, made[0][1], members, history, seconds_before + time.monotonic() - began)
-        self._maker, self._n_entries = Maker(self.stored), 0
+        self._maker, self._n_entries = NewLabelMaker(self.stored), 0
         self._rows = None if data.train.texts is None else (data.train.texts, data.train.labels)
         self._checkpoint = place
         return self
 
     def predict(self, texts: Sequence[str] | Texts, k: int = 5, *, by: str | None = None) -> Predictions:
-        """The k best labels of each text, with scores in [0, 1].
+        """Predict the k best labels of each text, with scores in [0, 1].
 
         Args:
-            by: another way to find them than the recipe's, see `longtail.recipes.recipe.PredictSettings`: "all", "clusters" or "fused".
+            texts: a list of texts.
+            k: labels per text.
+            by: another way to find labels than the recipe's: "all", "clusters" or "fused".
         """
         stored = self._trained()
-        ensemble = stored.ensemble
-        if by is not None and any(scorer.way != by for scorer in stored.scorers):
-            ensemble = Ensemble([replace(member, scorers=[scorer.by(by) for scorer in member.scorers]) for member in stored.members], stored.index)
+        ensemble = stored.ensemble if by is None else stored.ensemble_by(by)
         if k < 1:
             raise SettingError(f"k came as {k}; wanted 1 or more.")
         if isinstance(texts, str):
@@ -180,7 +206,12 @@ class XMC:
         return replace(found, label_texts=stored.label_texts)
 
     def predict_test(self, data: Dataset, k: int = 100) -> Predictions:
-        """Predictions for the test rows, with places enough that the filter leaves all that metrics look at."""
+        """Predict for the test rows, with enough labels that the filter leaves all that metrics need.
+
+        Args:
+            data: the data set; its labels must be those the model was trained on.
+            k: labels per row, at least.
+        """
         if data.test.texts is None:
             raise DataError(f"{data.name} has no texts of test rows to predict for.")
         self._check_labels(data)
@@ -199,7 +230,11 @@ class XMC:
             raise DataError(f"{told}; wanted the labels it was trained on, in their order.")
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Let the model card tell these, of test rows."""
+        """Write metrics of test rows into the model card.
+
+        Args:
+            metrics: percent by name, as `evaluate` returns them.
+        """
         kept = {name: value for name, value in metrics.items() if name.split("@")[0] in ("P", "PSP", "nDCG", "R", "coverage")}
         self._trained().about["metrics"] = kept
 
@@ -214,36 +249,43 @@ class XMC:
         """Write a model folder; `XMC.load` and `longtail predict` read it.
 
         Args:
-            rows: keep training texts beside the model, where they are less than 50 MB, so that explanations can show some.
+            folder: the folder to write.
+            rows: keep training texts with the model, where they are less than 50 MB, so that explanations can show some.
         """
         with self._changing:
             kept = self._training_rows() if rows else None
             if kept is not None and len(kept[0].buffer) + 4 * kept[1].nnz > MOST_ROW_BYTES:
                 kept = None
-            retrieved = self._trained().retrieved()
-            save_model(Path(folder), retrieved, kept)
+            saved = save_model(Path(folder), self._trained().without_zero_weight_members(), kept)
             if self._checkpoint is not None:
                 drop_checkpoint(self._checkpoint)
                 self._checkpoint = None
-            self.stored = replace(retrieved, folder=Path(folder))
-            self._maker, self._n_entries = Maker(self.stored), 0
+            self.stored = saved
+            self._maker, self._n_entries = NewLabelMaker(self.stored), 0
 
     def add_labels(self, texts: Sequence[str]) -> list[int]:
-        """Give the model new labels by their texts, without training; their ids follow those it has.
+        """Add new labels by their texts, without training; returns their ids, which follow those of the known labels.
 
         A model that was loaded or saved keeps them in its folder: when this returns they are on disk.
+
+        Args:
+            texts: one text per new label.
         """
         with self._changing:
             stored = self._trained()
             new = check_texts(stored, texts)
             assert self._maker is not None
-            grown = with_labels(stored, new, self._maker.made(new))
+            grown = with_labels(stored, new, self._maker.make(new))
             self._note({"add": list(new)})
             self.stored = grown
             return list(range(len(stored.label_counts), len(grown.label_counts)))
 
     def remove_labels(self, ids: Sequence[int]) -> None:
-        """Never predict these labels again; ids of all others stay as they are. Kept in the model's folder as `add_labels` does."""
+        """Never predict these labels again; ids of all others stay as they are. Kept in the model's folder as by `add_labels`.
+
+        Args:
+            ids: ids of labels.
+        """
         with self._changing:
             stored = self._trained()
             gone = check_ids(stored, ids)
@@ -252,7 +294,12 @@ class XMC:
             self.stored = left
 
     def explain(self, text: str, label: int | str | None = None) -> Explanation:
-        """Why a label, by its id or text, is predicted for a text; without one the label that is predicted first."""
+        """Explain why a label is predicted for a text.
+
+        Args:
+            text: the text.
+            label: id or text of a label; the label that is predicted first if not given.
+        """
         stored = self._trained()
         if self._heads is None or self._heads[0] is not stored:
             self._heads = stored, [tower_parts_of(stored, place) for place in range(len(stored.scorers))]
@@ -280,12 +327,12 @@ class XMC:
 
     @property
     def megabytes(self) -> float:
-        """What prediction keeps in memory."""
+        """Size of what prediction keeps in memory, in MB."""
         return sum(scorer.n_bytes for scorer in self._trained().scorers) / 1e6
 
     @property
     def seconds(self) -> float:
-        """That training took, with what it had taken before it was stopped and taken up again."""
+        """Seconds that training took, with those before it was stopped and resumed."""
         return float(self._trained().about["seconds"])
 
     @property
@@ -293,7 +340,7 @@ class XMC:
         """Loss, seconds and, with validation rows, metrics of every epoch."""
         return self._trained().history
 
-    def _trained(self) -> Stored:
+    def _trained(self) -> TrainedModel:
         if self.stored is None:
             raise SettingError("This model is not trained yet; call fit, or XMC.load a folder.")
         return self.stored
@@ -369,8 +416,14 @@ class XMC:
         return digest.hexdigest()
 
     def _finished(
-        self, recipe: Recipe, data: Dataset, training_data: TrainingData, members: list[Member], history: list[dict[str, Any]], seconds: float
-    ) -> Stored:
+        self,
+        recipe: Recipe,
+        data: Dataset,
+        training_data: TrainingData,
+        members: list[Member],
+        history: list[dict[str, Any]],
+        seconds: float,
+    ) -> TrainedModel:
         counts = np.bincount(data.train.labels.indices, minlength=data.n_labels).astype(np.int64)
         about = {
             "data": data.name,
@@ -386,12 +439,32 @@ class XMC:
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
             "seconds": round(seconds, 1),
         }
-        return Stored(recipe, members, data.label_texts, counts, training_data.graph, about, history)
+        return TrainedModel(members, data.label_texts, counts, training_data.graph, about, history)
 
 
 def _scorer(trainer: Trainer, recipe: Recipe) -> Scorer:
     towers = tuple(tower for tower in recipe.predict.towers if tower in trainer.network.towers)  # a stage may not have come to the second
     return scorer_of(trainer, recipe.predict.by, towers or ("labels",), recipe.predict.unit)
+
+
+def _kept_of(recipe: Recipe) -> dict[str, Any]:
+    """What a member keeps of the recipe that it was trained by."""
+    parts = [stage.parts for stage in recipe.stages if stage.task in ("labels", "both", "unified")][-1:]
+    labels: LabelVectors = recipe.labels if not parts or parts[0] is None else replace(recipe.labels, parts=parts[0])
+    vectors = {"labels": labels, "classifiers": recipe.classifiers}
+    return {
+        "name": recipe.name,
+        "about": recipe.about,
+        "encoder": recipe.encoder,
+        "label_vectors": {tower: vectors[tower] for tower in ("labels", *recipe.predict.towers)},
+        "tables": recipe.tables,
+    }
+
+
+def _recipe_of(model: TrainedModel) -> Recipe:
+    """The recipe of a model that was loaded."""
+    made = [make_recipe(member.tables, member.name, "model.json") for member in model.members]
+    return replace(made[0], beside=tuple(made[1:]))
 
 
 def named_augmentation(typed: str) -> Augmentation | None:
@@ -410,7 +483,12 @@ def named_augmentation(typed: str) -> Augmentation | None:
 
 
 def load(folder: str | Path, *, device: str | None = None) -> XMC:
-    """A model that was saved, ready to predict."""
+    """Open a model that was saved, ready to predict.
+
+    Args:
+        folder: the model folder.
+        device: "cpu" or "cuda"; a GPU where there is one if not given.
+    """
     return XMC.load(folder, device=device)
 
 

@@ -3,7 +3,8 @@
 In a page, blocks of `python` and `sh` run, and a `text` block right after one shows what it prints, errors included.
 A line `expression  # -> value` in a `python` block shows the value's repr. Blocks of other languages are not run.
 
-After a change, `python -m tests.examples docs/*.md` writes what is printed now into the `text` blocks; read the difference.
+After a change, `python -m tests.examples docs` writes what is printed now into the `text` blocks of a folder's pages, or of the pages that
+are named; read the difference.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +93,11 @@ def _run_shell(example: Example, programs: Path, where: str) -> str:
     return done.stdout
 
 
+def pages_in(paths: Iterable[Path]) -> list[Path]:
+    """These pages, and all pages of these folders."""
+    return [page for path in paths for page in (sorted(path.rglob("*.md")) if path.is_dir() else [path])]
+
+
 def updated(page: str, name: str) -> str:
     """The page with what its examples print now."""
     for example, printed in reversed(list(run_page(page, name))):
@@ -101,5 +107,5 @@ def updated(page: str, name: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
+    for path in pages_in(map(Path, sys.argv[1:])):
         path.write_text(updated(path.read_text(encoding="utf-8"), path.name), encoding="utf-8")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from longtail import XMC, Dataset, Split, Texts
 from longtail.cli.main import main
 from longtail.core.values import Predictions, labels_from_rows
-from longtail.evaluation.metrics import judge, precision_at
+from longtail.evaluation.metrics import find_matches, precision_at
 
 N_LABELS = 24
 QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropout=0")
@@ -79,7 +79,7 @@ def trained(recipe: str) -> XMC:
 
 def share_found(found: Predictions, data: Dataset) -> float:
     """P@2 of the test rows."""
-    return float(precision_at(2, judge(found, data.test.labels)).mean())
+    return float(precision_at(2, find_matches(found, data.test.labels)).mean())
 
 
 def write_table(path: Path, split: Split, labels: Texts) -> Path:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from longtail import Dataset, Split, Texts, read
-from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.errors import DataError, SettingError
 from longtail.core.values import LabelGraph, labels_from_rows
 from longtail.data.augment.draws import uniforms
 from longtail.data.augment.gandalf import LABEL_MARK, Gandalf
@@ -142,7 +142,7 @@ def test_kept_labels_are_nested_and_tail_first() -> None:
     texts = Texts.of([f"label {place}" for place in range(10)])
 
     def kept(share: float, by: str, seed: int = 0) -> list[int]:
-        return Gandalf(keep=share, keep_by=by, include="Z").augment(train, texts, seed=seed).source.tolist()  # type: ignore[arg-type]
+        return Gandalf(share=share, order=by, include="Z").augment(train, texts, seed=seed).source.tolist()
 
     assert {len(kept(share, by)) for share in (0.5,) for by in ("random", "tail")} == {5}
     for by in ("random", "tail"):
@@ -158,8 +158,8 @@ def test_mark_and_weight(shop: Dataset) -> None:
     made = Gandalf(mark=LABEL_MARK, weight=0.5).augment(shop.train, shop.label_texts)
     assert list(made.split.texts or [])[4:7] == ["juice press", "xxlabelxx apple", "xxlabelxx juice"]
     assert made.row_weights.tolist() == [1.0] * 5 + [0.5] * 4 and made.notes == ()
-    told = Gandalf(mark="Juice").augment(shop.train, shop.label_texts).notes
-    assert told == ("The mark 'Juice' stands in training texts too; a word such as 'xxlabelxx' would tell label rows apart.",)
+    notes = Gandalf(mark="Juice").augment(shop.train, shop.label_texts).notes
+    assert notes == ("The mark 'Juice' stands in training texts too; a word such as 'xxlabelxx' would tell label rows apart.",)
     assert Gandalf(mark="jui").augment(shop.train, shop.label_texts).notes == ()
 
 
@@ -218,20 +218,20 @@ def test_what_only_originals_have() -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"include": "D"}, "No value of include called 'D'"),
-        ({"targets": "gals"}, "Did you mean 'glas'"),
-        ({"keep_by": "head"}, "No value of keep_by"),
-        ({"keep": 1.5}, "keep is 1.5; wanted a share from 0 to 1"),
-        ({"delta": 1.0}, "delta is 1.0"),
-        ({"delta": float("nan")}, "delta is nan"),
+        ({"include": "D"}, "include came as 'D'; wanted one of D[+]Z, Z, U[.]"),
+        ({"targets": "gals"}, "targets came as 'gals'; wanted one of cooccurrence, calibrated, glas, walk, onehot. Did you mean 'glas'[?]"),
+        ({"order": "head"}, "order came as 'head'; wanted one of random, tail."),
+        ({"share": 1.5}, "share came as 1.5; wanted a number from 0 to 1"),
+        ({"delta": 1.0}, "delta came as 1.0; wanted a number from 0 to below 1"),
+        ({"delta": float("nan")}, "delta came as nan"),
         ({"shrink": -1.0}, "shrink came with a number below 0"),
         ({"shrink": float("nan")}, "shrink came with a number below 0"),
         ({"shrink": 1.0, "targets": "walk"}, "no meaning for targets='walk'"),
         ({"mark": "two words"}, "wanted one word"),
-        ({"weight": -1.0}, "weight is -1.0"),
-        ({"weight": float("inf")}, "weight is inf; wanted 0 or more, such as 0.5"),
-        ({"doubt": -3.0}, "doubt is -3.0"),
-        ({"doubt": float("nan")}, "doubt is nan; wanted 0 or more, such as 3"),
+        ({"weight": -1.0}, "weight came as -1.0"),
+        ({"weight": float("inf")}, "weight came as inf; wanted 0 or more, such as 0.5"),
+        ({"doubt": -3.0}, "doubt came as -3.0"),
+        ({"doubt": float("nan")}, "doubt came as nan; wanted 0 or more, such as 3"),
     ],
 )
 def test_settings_that_cannot_work_are_told(chosen: dict[str, object], message: str) -> None:
@@ -258,7 +258,7 @@ ROWS = st.lists(st.sets(st.integers(0, 5), max_size=4), max_size=12)
 WAYS: list[Augmentation] = [
     Gandalf(),
     Gandalf(include="Z", delta=0.0),
-    Gandalf(include="U", keep=0.5, keep_by="tail", shrink=1.5, mark=LABEL_MARK),
+    Gandalf(include="U", share=0.5, order="tail", shrink=1.5, mark=LABEL_MARK),
     Gandalf(targets="onehot"),
     Gandalf(targets="glas"),
     Gandalf(targets="walk"),
@@ -422,6 +422,6 @@ def test_draws_are_even_and_apart() -> None:
 
 
 def test_unknown_names_are_setting_errors() -> None:
-    with pytest.raises(UnknownName):
-        LabelMix(targets="onehot")  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="targets came as 'onehot'; wanted one of cooccurrence, walk."):
+        LabelMix(targets="onehot")
     assert ManifoldMixUp().layers == 2

@@ -139,13 +139,13 @@ def test_picked_labels_always_have_weight(rows: list[list[float]], weights: list
 
 
 def test_labelmix_tells_what_cannot_work(shop: Dataset) -> None:
-    with pytest.raises(SettingError, match="probability is 1.2"):
+    with pytest.raises(SettingError, match="probability came as 1.2; wanted"):
         LabelMix(probability=1.2)
     with pytest.raises(SettingError, match="label weights below 0"):
         LabelMix(skew=np.array([-1.0]))
     with pytest.raises(SettingError, match=r"skew has shape \(2,\)"):
         LabelMix(skew=np.ones(2)).bind(shop.train, shop.label_texts)
-    with pytest.raises(SettingError, match="delta is -1"):
+    with pytest.raises(SettingError, match="delta came as -1; wanted"):
         LabelMix(delta=-1)
     with pytest.raises(DataError, match="one of them is missing"):
         LabelMix().bind(shop.train, None)
@@ -215,11 +215,11 @@ def test_label_mixup_by_hand(shop: Dataset) -> None:
 
 
 def test_mixup_tells_what_cannot_work(shop: Dataset) -> None:
-    with pytest.raises(SettingError, match="alpha is 0"):
+    with pytest.raises(SettingError, match="alpha came as 0; wanted"):
         MixUp(0)
-    with pytest.raises(SettingError, match="alpha is nan"):
+    with pytest.raises(SettingError, match="alpha came as nan; wanted"):
         LabelMixUp(float("nan"))
-    with pytest.raises(SettingError, match="layers is 0"):
+    with pytest.raises(SettingError, match="layers came as 0; wanted"):
         ManifoldMixUp(layers=0)
     with pytest.raises(SettingError, match="MixUp mixes vectors, and these rows have texts only"):
         MixUp().augment(shop.train, shop.label_texts)
@@ -272,9 +272,9 @@ def test_nearest_in_blocks_equals_the_plain_search(seed: int, n: int, k: int) ->
 
 
 def test_synonyms_tells_what_cannot_work() -> None:
-    with pytest.raises(SettingError, match="among is 0"):
+    with pytest.raises(SettingError, match="among came as 0; wanted"):
         Synonyms(0.1, VECTORS, among=0)
-    with pytest.raises(SettingError, match="floor is 2"):
+    with pytest.raises(SettingError, match="floor came as 2; wanted"):
         Synonyms(0.1, VECTORS, floor=2)
     with pytest.raises(DataError, match="features only"):
         Synonyms(0.1, VECTORS).augment(Split(None, labels_from_rows([[0]], 1)), None)

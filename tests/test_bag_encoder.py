@@ -9,12 +9,12 @@ from torch import Tensor
 
 from longtail.core.errors import SettingError
 from longtail.core.kernels.bags import few_bags
+from longtail.models import table as module
 from longtail.models.encoders import bag
-from longtail.models.encoders import table as module
 from longtail.models.encoders.bag import Bag, BagEncoder, ResidualBlock
 from longtail.models.encoders.spectral import SpectralLinear
-from longtail.models.ragged import TokenBatch
 from longtail.models.table import weighted_sum
+from longtail.tokens.rows import TokenRows
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 
@@ -139,16 +139,16 @@ def test_gradients_reach_what_was_read(block: str) -> None:
 def test_one_vector_serves_all_tasks() -> None:
     hidden = torch.randn(2, 2)
     assert Bag(2).output_dim == 2
-    assert made("scaled").head(hidden, "labels") is hidden and made("scaled").head(hidden, "clusters") is hidden
+    assert made("scaled").project(hidden, "labels") is hidden and made("scaled").project(hidden, "clusters") is hidden
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"block": "scale"}, "block came as 'scale'; wanted one of scaled, gated, plain."),
+        ({"block": "scale"}, "block came as 'scale'; wanted one of scaled, gated, plain. Did you mean 'scaled'?"),
         ({"dim": 0}, "dim came as 0; wanted 1 or more."),
-        ({"dropout": 1.0}, "dropout came as 1.0; wanted a share from 0 to below 1."),
-        ({"word_dropout": -0.5}, "word_dropout came as -0.5; wanted a share from 0 to below 1."),
+        ({"dropout": 1.0}, "dropout came as 1.0; wanted a number from 0 to below 1."),
+        ({"word_dropout": -0.5}, "word_dropout came as -0.5; wanted a number from 0 to below 1."),
     ],
 )
 def test_settings_that_cannot_work_are_named(wrong: dict[str, object], said: str) -> None:
@@ -164,7 +164,7 @@ def test_few_sums_by_one_thread_are_those_of_many(monkeypatch: pytest.MonkeyPatc
     ids, weights = random.integers(0, 30, lengths.sum()), random.standard_normal(lengths.sum()).astype(np.float32)
     values = random.standard_normal((30, 17)).astype(np.float32)
     expected = np.array([weights[a:b] @ values[ids[a:b]] for a, b in zip(offsets, offsets[1:], strict=False)])
-    tokens, table = TokenBatch(torch.from_numpy(ids), torch.from_numpy(weights), offsets), torch.from_numpy(values)
+    tokens, table = TokenRows(torch.from_numpy(ids), torch.from_numpy(weights), offsets, 30), torch.from_numpy(values)
     found = []
     for few in (0, 1 << 19):
         monkeypatch.setattr(module, "FEW_PRODUCTS", few)
@@ -187,13 +187,13 @@ def test_a_few_texts_are_what_they_are_among_many(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bag, "few_bags", counted)
     ids, weights = torch.randint(30, (60,), generator=random), torch.rand(60, generator=random)
     offsets = torch.tensor([0, 0, *range(2, 61, 2)])  # the first text is empty
-    many = TokenBatch(ids[: offsets[-1]], weights[: offsets[-1]], offsets)
+    many = TokenRows(ids[: offsets[-1]], weights[: offsets[-1]], offsets, 30)
     with torch.no_grad():
         whole = encoder(many, table)
         assert few == [] and len(whole) > bag.FEW_TEXTS
         for start, stop in ((0, 1), (0, 8), (3, 7), (20, 20)):
             first, last = offsets[start], offsets[stop]
-            part = TokenBatch(ids[first:last], weights[first:last], offsets[start : stop + 1] - first)
+            part = TokenRows(ids[first:last], weights[first:last], offsets[start : stop + 1] - first, 30)
             assert torch.allclose(encoder(part, table), whole[start:stop], atol=1e-5)
         assert few == [1, 8, 4, 0]
         encoder.train()(part, table)

@@ -22,8 +22,10 @@ from longtail.core.kernels.dropout import BLOCK, LEVELS, RUN, drop
 from longtail.core.kernels.splitmix import STEP, mix
 from longtail.models.bits import numbers_of
 from longtail.models.encoders.dropout import Dropout
-from longtail.models.ragged import RaggedRows, TokenBatch, distinct_ids, row_of_each
+from longtail.models.label_rows import LabelRows
 from longtail.models.table import EveryRow, Table, weighted_sum
+from longtail.tokens.ragged import distinct_ids
+from longtail.tokens.rows import TokenRows
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
 
@@ -41,7 +43,7 @@ TOKEN = st.integers(0, 9 * N_TOKENS - 1).map(lambda number: (number % N_TOKENS, 
 ROWS = st.lists(st.lists(TOKEN, max_size=5), max_size=6)
 
 
-def lists(tokens: TokenBatch) -> list[tuple[list[int], list[float]]]:
+def lists(tokens: TokenRows) -> list[tuple[list[int], list[float]]]:
     ends = tokens.offsets.tolist()
     spans = [slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
     return [(tokens.ids[span].tolist(), tokens.weights[span].tolist()) for span in spans]
@@ -54,19 +56,23 @@ def lists(tokens: TokenBatch) -> list[tuple[list[int], list[float]]]:
 @given(ROWS, st.data())
 def test_rows_taken(rows: list[list[tuple[int, float]]], data: st.DataObject) -> None:
     whole = ragged(*rows)
-    held = RaggedRows(whole.ids.numpy(), whole.weights.numpy(), whole.offsets.numpy(), CPU)
-    assert len(held) == len(rows)
-    assert lists(held.all()) == lists(whole)
+    held = TokenRows.from_arrays(whole.ids.int().numpy(), whole.weights.numpy(), whole.offsets.numpy(), whole.n_tokens)
+    assert len(held) == len(rows) and held.to(CPU) is held
+    assert lists(held.batch()) == lists(whole) and held.batch().ids.dtype == torch.int64
     places = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=10)) if rows else []
     taken = held.take(torch.tensor(places, dtype=torch.int64))
     assert lists(taken) == lists(ragged(*(rows[place] for place in places)))
     assert (taken.ids.dtype, taken.weights.dtype, taken.offsets.dtype) == (torch.int64, torch.float32, torch.int64)
-    assert row_of_each(taken).tolist() == [row for row, place in enumerate(places) for _ in rows[place]]
+    assert taken.row_of_each().tolist() == [row for row, place in enumerate(places) for _ in rows[place]]
 
 
 def test_rows_of_a_matrix_come_out_sorted() -> None:
     matrix = csr_matrix((np.array([0.5, 1.0, 2.0]), np.array([4, 1, 0]), np.array([0, 2, 2, 3])), shape=(3, 5))
-    assert lists(RaggedRows.of(matrix, CPU).all()) == [([1, 4], [1.0, 0.5]), ([], []), ([0], [2.0])]
+    found = LabelRows.of(matrix, CPU)
+    assert (found.ids.tolist(), found.relevance.tolist(), found.offsets.tolist()) == ([1, 4, 0], [1.0, 0.5, 2.0], [0, 2, 2, 3])
+    taken = found.take(torch.tensor([2, 0]))
+    assert (taken.ids.tolist(), taken.relevance.tolist(), taken.offsets.tolist()) == ([0, 1, 4], [2.0, 1.0, 0.5], [0, 1, 3])
+    assert taken.ids.dtype == torch.int64 and taken.row_of_each().tolist() == [0, 1, 1] and len(taken) == 2
     assert matrix.indices.tolist() == [4, 1, 0]  # the caller's matrix stays as it was
 
 
@@ -74,7 +80,7 @@ def test_rows_of_arrays_that_may_not_be_written_to() -> None:
     arrays: list[NDArray[Any]] = [np.array([3, 1], np.int32), np.ones(2, np.float32), np.array([0, 2])]
     for array in arrays:
         array.flags.writeable = False
-    assert lists(RaggedRows(*arrays, CPU).all()) == [([3, 1], [1.0, 1.0])]
+    assert lists(TokenRows.from_arrays(*arrays, 9).batch()) == [([3, 1], [1.0, 1.0])]
 
 
 @given(st.lists(st.integers(0, 20), max_size=30))
@@ -345,6 +351,6 @@ def test_dropout_shares_at_the_edge() -> None:
     assert Dropout(1e-9)(torch.ones(9)).tolist() == [1.0] * 9
     assert Dropout(1 - 1e-9)(torch.ones(100, 100)).isfinite().all()
     for wrong in (-0.1, 1.0, 50):
-        with pytest.raises(SettingError, match="wanted a share from 0 to below 1"):
+        with pytest.raises(SettingError, match="wanted a number from 0 to below 1"):
             Dropout(wrong)
     assert str(nn.Sequential(Dropout(0.25))[0]) == "Dropout(0.25)"

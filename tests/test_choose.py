@@ -210,14 +210,14 @@ def test_augmented_rows_never_reach_validation() -> None:
         assert rows.split.texts[: rows.n_original] == split.train.texts  # no validation row among them
         return empty_predictions(rows, label_texts, texts)
 
-    def judge(found: Predictions, judged: Dataset) -> dict[str, float]:
-        assert len(found) == len(judged.test) == len(split.test)
-        assert judged.test.texts == split.test.texts and pairs(judged.test) == pairs(split.test)
-        assert set(judged.test.labels.data.tolist()) == {1.0}  # no soft targets
-        assert len(judged.train) == len(split.train)  # propensities rest on real rows
+    def measure(found: Predictions, asked: Dataset) -> dict[str, float]:
+        assert len(found) == len(asked.test) == len(split.test)
+        assert asked.test.texts == split.test.texts and pairs(asked.test) == pairs(split.test)
+        assert set(asked.test.labels.data.tolist()) == {1.0}  # no soft targets
+        assert len(asked.train) == len(split.train)  # propensities rest on real rows
         return dict.fromkeys(CRITERIA, 1.0)
 
-    made = choose(data, fit_predict, judge, seed=4)
+    made = choose(data, fit_predict, measure, seed=4)
     assert made.name == "none" and list(made.reached) == list(CANDIDATES)
     assert [rows.n_made for rows in seen] == [0, 50, 50, 50] and [rows.kind for rows in seen] == ["none", "label", "label", "label"]
 
@@ -241,7 +241,7 @@ def vote(rows: Augmented, label_texts: Texts, texts: Texts) -> Predictions:
     return Predictions(ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1).astype(np.float32))
 
 
-def judge(found: Predictions, data: Dataset) -> dict[str, float]:
+def measure(found: Predictions, data: Dataset) -> dict[str, float]:
     values: dict[str, float] = longtail.evaluate(found, data, resamples=0).metrics
     return values
 
@@ -255,7 +255,7 @@ def test_siblings_are_told_from_right_companions(seed: int) -> None:
         [f"{page} {car}" for page, car in pages], [[f"{part} {car}" for part in parts[page]] for page, car in pages], name="cars"
     )
     candidates = {name: CANDIDATES[name] for name in ("none", "plain", "calibrated")}
-    made = choose(replace(data, test=poison()), vote, judge, candidates, seed=seed)
+    made = choose(replace(data, test=poison()), vote, measure, candidates, seed=seed)
     none, plain, calibrated = (made.reached[name] for name in candidates)
     assert plain["P@1"] < none["P@1"] < calibrated["P@1"]  # doors become wheels; what is new is found
     assert none["coverage@5"] < plain["coverage@5"]
@@ -267,16 +267,16 @@ def test_siblings_are_told_from_right_companions(seed: int) -> None:
 
 def test_errors_say_what_was_wanted(shop: Dataset) -> None:
     with pytest.raises(SettingError, match="^No candidates came; wanted at least one augmentation, or None for none.$"):
-        choose(pages(), empty_predictions, judge, {})
+        choose(pages(), empty_predictions, measure, {})
     with pytest.raises(SettingError, match="^No criteria came; wanted names of metrics such as P@1, PSP@1, PSP@5, coverage@5.$"):
-        choose(pages(), empty_predictions, judge, criteria=[])
+        choose(pages(), empty_predictions, measure, criteria=[])
     for came in ({"P@1": 1.0}, {"P@1": 1.0, "PSP@5": float("nan")}):
-        with pytest.raises(SettingError, match="^judge gave no 'PSP@5' for candidate 'none'; wanted a number for each of the criteria.$"):
+        with pytest.raises(SettingError, match="^measure gave no 'PSP@5' for candidate 'none'; wanted a number for each of the criteria.$"):
             chosen({"none": came})
     for split in (Split(None, shop.train.labels), shop.train.rows(np.arange(0)), shop.train.rows(np.arange(1))):
         with pytest.raises(
             DataError, match="^shop has (no texts of inputs or labels; augmentation works on them|[01] training rows; 15% of.*).$"
         ):
-            choose(replace(shop, train=split, test=poison()), empty_predictions, judge)
+            choose(replace(shop, train=split, test=poison()), empty_predictions, measure)
     with pytest.raises(DataError, match="^shop has no texts of inputs or labels; augmentation works on them.$"):
-        choose(replace(shop, label_texts=None, test=poison()), empty_predictions, judge)
+        choose(replace(shop, label_texts=None, test=poison()), empty_predictions, measure)

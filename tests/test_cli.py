@@ -11,11 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-from longtail import load_graph
+from longtail import __version__, load_graph
+from longtail.cli.main import app
+from longtail.cli.options import DataOptions
 
 ROOT = Path(__file__).parent.parent
 
@@ -111,6 +117,41 @@ def test_a_fault_names_file_and_line(xc_folder: Path) -> None:
     line = fails("check", xc_folder)
     assert "trn.json.gz:3: label 7 is outside 0..1." in line
     assert "(2 lines with this fault)" in line
+
+
+def test_the_package_runs_as_the_command_does() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-m", "longtail.cli", "--version"], capture_output=True, text=True, env=environment)
+    assert done.stdout == f"longtail {__version__}\n" and done.stderr == ""
+
+
+def test_commands_that_read_data_share_its_options() -> None:
+    """Each has all options of DataOptions, last, with the same flags, defaults and help."""
+
+    def described(parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return [(one.name, tuple(one.opts), one.default, getattr(one, "help", None)) for one in parameters]
+
+    def parameters(*names: str) -> list[Any]:
+        command: Any = get_command(app)
+        for name in names:
+            command = command.commands[name]
+        return list(command.params)
+
+    shared = described(parameters("check")[-8:])
+    assert [(flags, default) for _, flags, default, _ in shared] == [
+        (("--text",), None),
+        (("--labels",), None),
+        (("--separator",), None),
+        (("--label-texts",), None),
+        (("--fields",), "title"),
+        (("--encoding",), "utf-8"),
+        (("--test-share",), 0.0),
+        (("--seed",), 0),
+    ]
+    assert [name for name, *_ in shared] == [field.name for field in fields(DataOptions)]
+    for command in ("graph", "augment", "baseline", "train", "evaluate", "compare", "report", "tune"):
+        assert described(parameters(command)[-8:]) == shared, command
+    assert described(parameters("data", "convert")[-8:]) == shared
 
 
 def test_usage_errors_exit_with_2() -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -25,14 +25,15 @@ from longtail.estimator import named_augmentation
 from longtail.evaluation.evaluate import compare, evaluate
 from longtail.evaluation.metrics import lost_information
 from longtail.evaluation.predictions import drop_filtered
-from longtail.experiments.compare import cells as kept_cells
-from longtail.experiments.compare.cells import Cell, Row, read_cells, run_plans
+from longtail.experiments.compare import run
+from longtail.experiments.compare.cells import Cell, Row, read_cells
 from longtail.experiments.compare.figures import bins_grid, clusters_grid, components_grid, curves_grid, predictions_grid
 from longtail.experiments.compare.grids import Entry, Grid
-from longtail.experiments.compare.layout import LEVEL, level_with_best, metrics_grid, save_grid
+from longtail.experiments.compare.layout import TIE, metrics_grid, save_grid, tied_with_best
 from longtail.experiments.compare.peers.run import PeerRun
-from longtail.experiments.compare.plans import METRICS, Plan, grid, read_table
-from longtail.experiments.compare.tables import filled
+from longtail.experiments.compare.plans import METRICS, Plan, Shows, grid, read_table
+from longtail.experiments.compare.run import claimed, run_plans
+from longtail.experiments.compare.tables import FIGURES, fill_table
 from longtail.recipes.recipe import read_recipe
 from longtail.training.monitor import TrainingMonitor
 from tests.spelled import Command, spelled_out, write_table
@@ -143,7 +144,7 @@ def test_a_damaged_cell_is_run_again(
     cell.write_bytes(content)
     (again,) = compared(data, ["default"], folder=tmp_path)
     assert len(fits) == 2 and again.cells[0].metrics == first.cells[0].metrics
-    assert f"{cell} is damaged, and left aside.\n" in capsys.readouterr().err
+    assert f"{cell} is damaged or of an older version, and left aside.\n" in capsys.readouterr().err
     assert compared(data, ["default"], folder=tmp_path) == [again]
     assert len(fits) == 2
 
@@ -171,7 +172,7 @@ def test_a_comparison_that_was_stopped_goes_on(data: Dataset, tmp_path: Path, fi
     assert [row.cells[0].metrics for row in rows] == [row.cells[0].metrics for row in run("whole")]
 
 
-def test_a_cell_that_is_trained_is_kept_before_ctrl_c_is_heard(
+def test_a_cell_that_is_trained_is_kept_before_ctrl_c_ends_it(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def predict_test(model: XMC, *arguments: Any, times: int) -> Any:
@@ -247,19 +248,19 @@ def test_what_a_killed_process_was_at_is_free_again(data: Dataset, tmp_path: Pat
     code = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('locked', flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "a.lock")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "locked\n"
-    with kept_cells._claimed(tmp_path / "a.lock", wait=False) as ours:
+    with claimed(tmp_path / "a.lock", wait=False) as ours:
         assert not ours
     process.kill()
     process.wait()
     process.stdout.close()
-    with kept_cells._claimed(tmp_path / "a.lock", wait=False) as ours:
+    with claimed(tmp_path / "a.lock", wait=False) as ours:
         assert ours
-        with kept_cells._claimed(tmp_path / "a.lock", wait=False) as twice:
+        with claimed(tmp_path / "a.lock", wait=False) as twice:
             assert not twice
     assert not (tmp_path / "a.lock").exists()
 
 
-def test_peers_stand_beside_recipes(
+def test_peers_are_compared_with_recipes(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = []
@@ -275,8 +276,8 @@ def test_peers_stand_beside_recipes(
             raise SettingError("The peer bonsai is not installed.")
         return tmp_path
 
-    monkeypatch.setattr(kept_cells, "run_peer", run_peer)
-    monkeypatch.setattr(kept_cells, "check_ready", ready)
+    monkeypatch.setattr(run, "run_peer", run_peer)
+    monkeypatch.setattr(run, "check_ready", ready)
     plans = grid([], ["none", "gandalf"], (), ["pecos", "bonsai"])
     rows = run_plans(data, plans, folder=tmp_path / "kept")
     n = len(data.train)
@@ -294,16 +295,24 @@ def test_peers_stand_beside_recipes(
 
 
 def test_parts_are_measured_by_themselves(data: Dataset, tmp_path: Path) -> None:
-    settings = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.attention_heads=2", "batch_size=96", "epochs=1")
+    settings = (
+        "tokens.kind=wordpiece",
+        "encoder.model=none",
+        "hidden=32",
+        "layers=1",
+        "encoder.attention_heads=2",
+        "batch_size=96",
+        "epochs=1",
+    )
     (row,) = compared(data, ["unidec"], settings=settings, folder=tmp_path)
     cell = row.cells[0]
-    assert list(cell.apart) == ["labels", "classifiers"] and cell.components == []
-    for head, metrics in cell.apart.items():
-        alone = XMC.from_recipe("unidec", [*settings, f'predict.towers=["{head}"]'], device="cpu").fit(data)
+    assert list(cell.ablations) == ["labels", "classifiers"] and cell.components == []
+    for tower, metrics in cell.ablations.items():
+        alone = XMC.from_recipe("unidec", [*settings, f'predict.towers=["{tower}"]'], device="cpu").fit(data)
         assert metrics["P@1"] == evaluate(alone.predict_test(data), data, resamples=0).metrics["P@1"]
-    grid_of = metrics_grid([row], data, ("P@1", "PSP@5"), apart=True)
+    grid_of = metrics_grid([row], data, ("P@1", "PSP@5"), ablations=True)
     assert [line[0].text for line in grid_of.rows] == ["unidec", "· labels alone", "· classifiers alone"]
-    assert grid_of.rows[1][2].text == f"{cell.apart['labels']['P@1']:.2f}"
+    assert grid_of.rows[1][2].text == f"{cell.ablations['labels']['P@1']:.2f}"
 
 
 # ---- tables
@@ -326,7 +335,7 @@ def test_mean_and_deviation() -> None:
     assert row("a", 7.0).mean("P@1") == 7 and row("a", 7.0).deviation("P@1") == 0
 
 
-def test_the_best_stands_in_bold_with_the_paper_beside_it(data: Dataset) -> None:
+def test_the_best_stands_in_bold_with_the_paper_below_it(data: Dataset) -> None:
     of = replace(data, name="shop")
     made = metrics_grid(
         [row("a", 10.0, 20.0), row("b", 30.0, 31.0, published={"shop": [32.0, 30.0], "other": [1.0, 1.0]})], of, ("P@1", "P@3")
@@ -354,12 +363,12 @@ def test_what_a_paired_test_cannot_tell_from_the_best_is_marked(data: Dataset, t
         np.savez(tmp_path / f"{name}.npz", ids=found.ids, scores=found.scores)
         metrics = evaluate(found, data, resamples=0).metrics
         rows.append(Row(Plan(name), (cell_of(name, metrics, path=tmp_path / f"{name}.json"),)))
-    level = level_with_best(rows, data, ("P@1", "coverage@5"))
+    ties = tied_with_best(rows, data, ("P@1", "coverage@5"))
     results = [evaluate(one.cells[0].predictions(), data, resamples=0) for one in rows]
     chances = [next(one.p_value for one in compare(results[0], other) if one.name == "P@1") for other in results[1:]]
-    assert chances[0] >= 0.05 > chances[1] and level == {(1, "P@1")}
+    assert chances[0] >= 0.05 > chances[1] and ties == {(1, "P@1")}
     made = metrics_grid(rows, data, ("P@1",))
-    assert [line[2].plain.endswith(LEVEL) for line in made.rows] == [False, True, False] and len(made.notes) == 1
+    assert [line[2].plain.endswith(TIE) for line in made.rows] == [False, True, False] and len(made.notes) == 1
 
 
 def test_saved_in_five_ways(data: Dataset, tmp_path: Path) -> None:
@@ -460,8 +469,8 @@ def test_figures(data: Dataset, tmp_path: Path) -> None:
     assert [line[2].text for line in parts.rows] == ["text", "graph", "free"] * 2
     clusters = clusters_grid(plans, data)
     assert [line[0].text for line in clusters.rows] == ["eclare", "eclare", "at random"]
-    course_clusters = int(clusters.rows[0][1].text)
-    random = np.random.default_rng(0).permutation(data.n_labels).astype(np.int32) % course_clusters
+    n_clusters = int(clusters.rows[0][1].text)
+    random = np.random.default_rng(0).permutation(data.n_labels).astype(np.int32) % n_clusters
     assert clusters.rows[2][2].text == f"{lost_information(random, data.train.labels)[0]:.3f}"
     shown_texts = predictions_grid(rows, data)
     assert data.test.texts is not None and {line[0].text for line in shown_texts.rows} - {""} <= set(data.test.texts)
@@ -471,6 +480,10 @@ def test_figures(data: Dataset, tmp_path: Path) -> None:
         curves_grid(compared(data, ["eclare"], folder=tmp_path), data)
     with pytest.raises(DataError, match="astec has label vectors of one part"):
         components_grid(compared(data, ["astec"], folder=tmp_path), data)
+
+
+def test_every_thing_a_table_shows_has_a_grid() -> None:
+    assert set(FIGURES) == set(get_args(Shows))
 
 
 def test_cells_that_are_not_there(tmp_path: Path) -> None:
@@ -498,7 +511,7 @@ def test_the_command(data: Dataset, tmp_path: Path, command: Command, fits: list
     again, _ = command.run(*arguments, *kept)
     assert again == out and len(fits) == 2
     shown, _ = command.run("compare", table, *INCEPTION, "--table", "gandalf-fig2", *kept, "--test-share", "0.2", "--device", "cpu")
-    assert "what labels of each frequency add to P@5" in shown and len(fits) == 4
+    assert "contribution of each label frequency to P@5" in shown and len(fits) == 4
     assert "Did you mean 'default'" in command.fails("compare", table, "--recipes", "defualt", *kept, "--test-share", "0.2")
     assert "No table called 'gandalf-9'" in command.fails("compare", table, "--table", "gandalf-9", *kept)
     assert "Nothing to compare" in command.fails("compare", table, "--recipes", "", *kept)
@@ -512,10 +525,10 @@ def test_data_without_texts_is_told(data: Dataset, tmp_path: Path) -> None:
 
 def test_a_table_is_filled_by_its_name(data: Dataset, tmp_path: Path) -> None:
     started = time.monotonic()
-    made, rows = filled(read_table("gandalf-4", INCEPTION), data, folder=tmp_path, device="cpu")
+    made, rows = fill_table(read_table("gandalf-4", INCEPTION), data, folder=tmp_path, device="cpu")
     assert made.columns[2:5] == ("C@1", "C@3", "C@5") and len(rows) == 2
     assert rows[0].cells[0].train_seconds <= time.monotonic() - started
     of_clusters = tmp_path / "clusters.toml"
     of_clusters.write_text('shows = "clusters"\n[[rows]]\nrecipe = "decaf"\n')
-    none, no_rows = filled(read_table(of_clusters), data, folder=tmp_path)
+    none, no_rows = fill_table(read_table(of_clusters), data, folder=tmp_path)
     assert no_rows == [] and [line[0].text for line in none.rows][-1] == "at random"

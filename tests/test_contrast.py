@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from longtail.core.errors import SettingError
 from longtail.inference.search.clusters import mine_hard_negatives
 from longtail.models.encoders.bag import Bag
+from longtail.models.label_rows import LabelRows
 from longtail.models.label_vectors.vectors import LabelVectors
 from longtail.models.network import Network
-from longtail.models.ragged import RaggedRows, TokenBatch
 from longtail.models.table import Table
 from longtail.training.contrast import Picked
 from longtail.training.loop import Rows, order_of
@@ -24,12 +24,12 @@ from longtail.training.objectives import EveryLabel, Step
 from longtail.training.optimizer import Adam
 from longtail.training.stages import Contrast, Stage
 from longtail.training.trainer import Trainer
-from tests.tensors import ragged
+from tests.tensors import ragged, right_labels
 from tests.tensors import same_numbers as same_numbers
 
 CPU = torch.device("cpu")
 N_LABELS = 8
-RIGHT = ragged([(1, 1.0), (4, 0.5), (6, 1.0)], [(4, 1.0)], [])  # the third row has none
+RIGHT = right_labels([(1, 1.0), (4, 0.5), (6, 1.0)], [(4, 1.0)], [])  # the third row has none
 
 
 def picked(losses: dict[str, tuple[str, ...]] | None = None, every_label: bool = False, **settings: Any) -> Picked:
@@ -55,7 +55,7 @@ def test_so_many_are_drawn_of_a_row_and_others_count_where_they_are_met(seed: in
 
 
 def test_the_more_relevant_are_drawn_more_often() -> None:
-    rows = ragged(*[[(0, 1.0), (1, 0.25)]] * 4000)
+    rows = right_labels(*[[(0, 1.0), (1, 0.25)]] * 4000)
     drawn = picked(positives=1)._drawn(rows)
     assert drawn.view(-1, 2).sum(dim=1).tolist() == [1] * 4000
     assert drawn[::2].float().mean().item() == pytest.approx(0.8, abs=0.03)  # 1 : 0.25
@@ -79,7 +79,7 @@ def test_near_labels_come_beside_right_ones_and_empty_places_do_not() -> None:
     assert pool.labels is not None and pool.labels.tolist() == [0, 1, 4, 6, 7]
     assert pool.targets[:, [0, 4]].sum() == 0
     # a label that is near for one row and right for another is right for that one
-    pool = picked(positives=1, hard=1).pool(ragged([(1, 1.0)], [(2, 1.0)]), torch.tensor([[2], [1]]))
+    pool = picked(positives=1, hard=1).pool(right_labels([(1, 1.0)], [(2, 1.0)]), torch.tensor([[2], [1]]))
     assert pool.targets.tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
@@ -94,7 +94,7 @@ def test_a_full_pool_keeps_right_labels_and_what_was_drawn_most() -> None:
 def test_near_and_wrong_by_hand() -> None:
     texts = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     labels = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
-    found = mine_hard_negatives(texts, labels, ragged([(0, 1.0)], [(0, 1.0), (1, 1.0), (2, 1.0)]), 2)
+    found = mine_hard_negatives(texts, labels, right_labels([(0, 1.0)], [(0, 1.0), (1, 1.0), (2, 1.0)]), 2)
     assert found.tolist() == [[1, 2], [-1, -1]]
 
 
@@ -106,13 +106,12 @@ def network(unit: bool = True) -> Network:
     encoder = Bag(dim=4, dropout=0.0, block="plain")
     made = Network(Table(5, 4, scale=1.0), encoder.build(), 4, 4)
     texts = ragged(*[[(1 + label % 4, 1.0)] + [(1 + label // 4, 0.5)] * (label > 3) for label in range(N_LABELS)])
-    sequences = RaggedRows(texts.ids.int().numpy(), texts.weights.numpy(), texts.offsets.numpy(), CPU)
-    made.towers["labels"] = LabelVectors(("encoded",), unit=unit, bias=False).build(N_LABELS, 4, [], CPU, sequences)
+    made.towers["labels"] = LabelVectors(("encoded",), unit=unit, bias=False).build(N_LABELS, 4, [], CPU, texts)
     made.towers["classifiers"] = LabelVectors(("free",), bias=True).build(N_LABELS, 4, [], CPU)
     return made
 
 
-def step(right: TokenBatch = RIGHT, weights: tuple[float, ...] = (1.0, 2.0, 1.0)) -> Step:
+def step(right: LabelRows = RIGHT, weights: tuple[float, ...] = (1.0, 2.0, 1.0)) -> Step:
     tokens = ragged([(1, 1.0)], [(2, 1.0), (3, 1.0)], [(4, 1.0)])
     return Step(tokens, {"labels": right}, torch.tensor(weights), None, 0)
 
@@ -185,7 +184,7 @@ def test_all_classifiers_are_scored_whichever_labels_were_picked() -> None:
 
 
 def test_rows_without_any_right_label_cost_nothing() -> None:
-    found = picked(positives=0)(network(), step(ragged([], [], [])))
+    found = picked(positives=0)(network(), step(right_labels([], [], [])))
     assert found.item() == 0.0
     found.backward()
 
@@ -194,9 +193,7 @@ def test_rows_without_any_right_label_cost_nothing() -> None:
 
 
 def rows(clusters: list[int]) -> Rows:
-    empty = ragged(*[[] for _ in clusters])
-    tokens = RaggedRows(empty.ids.int().numpy(), empty.weights.numpy(), empty.offsets.numpy(), CPU)
-    return Rows(tokens, {}, torch.ones(len(clusters)), clusters=torch.tensor(clusters))
+    return Rows(ragged(*[[] for _ in clusters]), {}, torch.ones(len(clusters)), clusters=torch.tensor(clusters))
 
 
 def test_rows_of_a_cluster_come_one_after_the_other_and_all_come() -> None:

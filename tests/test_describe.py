@@ -37,9 +37,9 @@ def test_faults_and_leaks() -> None:
     assert seen.leaks.test_texts_in_train == 1  # a
     assert seen.leaks.reciprocal_unfiltered == 1  # b -> a, while train has a -> b
     assert seen.leaks.own_text_pairs == seen.leaks.own_text_unfiltered == 3  # b is two labels, a one
-    told = " ".join(seen.warnings())
+    lines = " ".join(seen.warnings())
     for part in ("1 test texts stand in train", "1 reciprocal and 3 own-text", "1 train rows have an empty text", "no training point"):
-        assert part in told
+        assert part in lines
 
 
 def test_filtered_leaks_are_not_warned_of() -> None:
@@ -70,7 +70,7 @@ def test_gandalf_fails_where_companions_are_siblings() -> None:
 
 def test_without_texts_and_without_rows(shop: Dataset) -> None:
     bare = replace(shop, train=replace(shop.train, texts=None), label_texts=None)
-    assert describe(bare).gandalf.verdict.startswith("cannot be told")
+    assert describe(bare).gandalf.verdict.startswith("unknown: ")
     empty = dataset([], [], [])
     assert describe(empty).train_rows == 0
     to_text(description_table(describe(empty)))

@@ -14,9 +14,11 @@ from longtail.recipes.recipe import read_recipe
 from tests.examples import ROOT, run_page
 
 FOLDER = ROOT / "docs" / "systems"
-HAS = re.compile(r"`([a-z_0-9.]+) = ([^`]+)`")  # what the recipe has
+TABLE = re.compile(r"^\| `([a-z_0-9.]+)` \| `([^`]+)` \|", re.MULTILINE)  # a row of the table of hyperparameters
+HAS = re.compile(r"`([a-z_0-9.]+) = ([^`]+)`")  # the same in a sentence
 TYPED = re.compile(r"`([a-z_0-9.]+=[^ `]+(?: [a-z_0-9.]+=[^ `]+)*)`")  # what may be typed
 RUN = 'model = longtail.XMC.from_recipe("{name}"{more}).fit(longtail.read("DATA"))'
+SECTIONS = ("When to use it", "Train it", "Hyperparameters", "Cost", "Results")
 
 
 def page(name: str) -> str:
@@ -24,7 +26,7 @@ def page(name: str) -> str:
 
 
 def setting(recipe: Any, path: str) -> Any:
-    """What a recipe has at a path such as stages.0.epochs."""
+    """The value of a recipe at a path such as stages.0.epochs."""
     for step in path.split("."):
         recipe = recipe[int(step)] if step.isdigit() else recipe[step] if isinstance(recipe, Mapping) else getattr(recipe, step)
     return recipe
@@ -44,13 +46,10 @@ def test_examples_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(recipes()))
 def test_settings_of_a_page_are_those_of_its_recipe(name: str) -> None:
-    recipe, named = read_recipe(name), HAS.findall(page(name))
-    assert len(named) > 8
-    for path, value in named:
+    recipe, listed = read_recipe(name), TABLE.findall(page(name))
+    assert len(listed) > 8
+    for path, value in [*listed, *HAS.findall(page(name))]:
         wanted = tomllib.loads(f"value = {value}")["value"]
-        if path == "beside":
-            assert [one.name for one in recipe.beside] == wanted
-            continue
         found = setting(recipe, path) if not path.endswith(".kind") else setting(recipe.tables, path)
         assert (list(found) if isinstance(found, tuple) else found) == wanted, (path, found)
 
@@ -62,10 +61,12 @@ def test_settings_to_type_are_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(recipes()))
-def test_a_page_says_how_to_train_and_has_a_place_for_numbers(name: str) -> None:
-    told = page(name)
-    [command] = re.findall(rf"^longtail train {name} DATA (.*)--out MODEL$", told, re.MULTILINE)
+def test_a_page_says_how_to_train_and_has_its_sections(name: str) -> None:
+    text = page(name)
+    [command] = re.findall(rf"^longtail train {name} DATA (.*)--out MODEL$", text, re.MULTILINE)
     more = f', augment="{command.split()[1]}"' if command else ""
-    assert RUN.format(name=name, more=more) in told
-    assert f"\n## Measured\n\n<!-- measured: {name} -->\n" in told
-    assert "**Paper.**" in told
+    assert RUN.format(name=name, more=more) in text
+    titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert set(SECTIONS) < set(titles)
+    assert any(title.startswith("Differences from ") for title in titles)
+    assert "**Paper.**" in text

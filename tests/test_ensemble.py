@@ -1,4 +1,4 @@
-"""Several recipes that answer together: how their scores are added up, what each counts, and that a folder keeps them."""
+"""Several recipes that answer together: how their scores are added up, stacking weights, and that a folder keeps them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import torch
 
 from longtail import XMC, Dataset, estimator
 from longtail.core.errors import DataError, SettingError, UnknownName
-from longtail.inference import stacking as weighing
-from longtail.inference.ensemble import Member, mean_of, named_by, predict
-from longtail.inference.scorer import Retrieved
+from longtail.inference import stacking
+from longtail.inference.ensemble import Member, candidates_of, mean_of, predict
+from longtail.inference.retrieval import RetrievedShortlist
 from longtail.inference.search import labels as search_labels
 from longtail.inference.stacking import with_stacking_weights
-from longtail.inference.stacking_weights import fitted_weights
-from longtail.models.ragged import RaggedRows
+from longtail.inference.stacking_weights import fit_stacking_weights
 from longtail.recipes.recipe import read_recipe
 from tests.spelled import SMALL, share_found, small_model, spelled_out
 from tests.tensors import same_numbers as same_numbers
@@ -48,12 +47,12 @@ def test_the_mean_of_scores_of_which_what_nobody_names_is_nothing() -> None:
 
 def test_every_label_that_was_found_is_named_once() -> None:
     found = [torch.tensor([[3, 1], [2, -1]]), torch.tensor([[1, 2], [2, -1]])]
-    retrieved = [[Retrieved(None, ids, torch.zeros(2, 2), None)] for ids in found]  # type: ignore[arg-type]
-    assert named_by(retrieved).tolist() == [[3, 2, 1], [2, -1, -1]]
+    retrieved = [[RetrievedShortlist(ids, torch.zeros(2, 2))] for ids in found]
+    assert candidates_of(retrieved).tolist() == [[3, 2, 1], [2, -1, -1]]
 
 
 def test_what_clusters_did_not_find_has_as_little_evidence_as_the_last_they_did() -> None:
-    retrieved = Retrieved(None, torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.2, 0.0]]), None)  # type: ignore[arg-type]
+    retrieved = RetrievedShortlist(torch.tensor([[4, 2, -1]]), torch.tensor([[0.9, 0.2, 0.0]]))
     least = torch.logit(torch.tensor(1e-6)).item()
     logits = [torch.logit(torch.tensor(chance)).item() for chance in (0.2, 0.9)]
     assert retrieved.evidence(torch.tensor([[2, 7, 4]]))[0].tolist() == pytest.approx([logits[0], least, logits[1]], rel=1e-4)
@@ -84,7 +83,7 @@ def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) 
         XMC.load(tmp_path / "model", device="cpu")
 
 
-def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_useless_member_has_a_small_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its vectors are drawn at random behind its back: on validation rows it can only do harm."""
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu")
 
@@ -92,14 +91,14 @@ def test_a_useless_voice_counts_little(tmp_path: Path, monkeypatch: pytest.Monke
         torch.nn.init.normal_(members[1].scorers[0].vectors)
         return with_stacking_weights(members, held_out, device)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(estimator, "weighed", spoilt)
+    monkeypatch.setattr(estimator, "with_stacking_weights", spoilt)
     model.fit(spelled_out())
     assert model.stored is not None
     one, other = model.stored.members
     assert one.weight > 0 and other.weight < 0.2 * one.weight
 
 
-def test_voices_that_count_nothing_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_weight_zero_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, other = spelled_out(), str(tmp_path / "other.toml")
     model = XMC.from_recipe(recipe_file(tmp_path, f'{other}", "{other} dim=8'), device="cpu")
 
@@ -107,7 +106,7 @@ def test_voices_that_count_nothing_are_not_kept(tmp_path: Path, monkeypatch: pyt
         one, two, three = with_stacking_weights(members, held_out, device)
         return [one, replace(two, weight=0.0, offset=0.25), replace(three, weight=0.5)]
 
-    monkeypatch.setattr(estimator, "weighed", second_out)
+    monkeypatch.setattr(estimator, "with_stacking_weights", second_out)
     assert data.test.texts is not None
     found = model.fit(data).predict(data.test.texts, k=3)
     assert model.stored is not None and len(model.stored.scorers) == 3
@@ -115,7 +114,7 @@ def test_voices_that_count_nothing_are_not_kept(tmp_path: Path, monkeypatch: pyt
     again = XMC.load(tmp_path / "model", device="cpu")
     for one in (model, again):
         assert one.stored is not None and [scorer.network.dim for scorer in one.stored.scorers] == [32, 8]
-        assert len(one.stored.recipe.beside) == 1 and one.stored.about["networks"] == 2
+        assert len(one.stored.members) == 2 and one.stored.about["networks"] == 2
         after = one.predict(data.test.texts, k=3)
         assert after.ids.tolist() == found.ids.tolist()
         np.testing.assert_allclose(after.scores, found.scores, atol=1e-6)
@@ -137,8 +136,8 @@ def test_any_recipe_may_stand_beside_another(kind: str) -> None:
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
 
 
-def test_the_sum_is_the_weighted_evidence_of_all_heads() -> None:
-    """Against products written out: two heads of one voice, one of the other."""
+def test_the_sum_is_the_weighted_evidence_of_all_towers() -> None:
+    """Against products written out: two towers of one member, one of the other."""
     data = spelled_out()
     model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('dpr', *SMALL['dpr']))]}").fit(data)
     assert model.stored is not None and data.test.texts is not None
@@ -146,7 +145,7 @@ def test_the_sum_is_the_weighted_evidence_of_all_heads() -> None:
     for member in model.stored.members:
         tokens = member.tokenizer(data.test.texts)
         for scorer in member.scorers:
-            text = scorer.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu")))
+            text = scorer.encode(tokens)
             odds += member.weight * (text.float() @ scorer.vectors.float().T)
         odds += member.offset
     found = model.predict(data.test.texts, k=3)
@@ -154,7 +153,7 @@ def test_the_sum_is_the_weighted_evidence_of_all_heads() -> None:
     assert found.scores.tolist() == pytest.approx(torch.sigmoid(torch.topk(odds, 3, dim=1).values).numpy(), abs=1e-4)
 
 
-def test_what_was_removed_is_named_by_no_voice_and_what_was_added_by_all() -> None:
+def test_what_was_removed_is_named_by_no_member_and_what_was_added_by_all() -> None:
     data = spelled_out()
     model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('default-all', *SMALL['default-all']))]}").fit(data)
     assert data.test.texts is not None and data.label_texts is not None
@@ -208,8 +207,8 @@ def test_what_stands_beside_a_recipe_beside_another_comes_along(tmp_path: Path) 
 def test_a_recipe_is_trained_alone_where_nothing_can_weigh_those_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = spelled_out()
     model = XMC.from_recipe(recipe_file(tmp_path, "labels.parts=free"), ["validation=0.1"], device="cpu").fit(data)
-    told = capsys.readouterr().err
-    assert "own was trained alone: fewer than 32 validation rows cannot weigh the recipes beside it; validation= holds out more." in told
+    written = capsys.readouterr().err
+    assert "own was trained alone: fewer than 32 validation rows cannot weigh the recipes beside it; validation= holds out more." in written
     assert model.stored is not None and len(model.stored.members) == 1
     assert model.stored.about["rows trained on"] == len(data.train)  # none was held out
     model.save(tmp_path / "model")
@@ -223,10 +222,10 @@ def test_what_hardly_counts_is_left_out() -> None:
     right = rng.random((200, 10)) < 0.2
     first, third = right + rng.normal(size=right.shape), right + rng.normal(size=right.shape)
     scores = np.stack([first, rng.normal(size=right.shape), third], axis=2)
-    assert fitted_weights(scores, right, np.ones_like(right), np.ones(right.shape))[1] > 0
-    weights = weighing._fitted(scores, right, np.ones_like(right), np.ones(right.shape))
+    assert fit_stacking_weights(scores, right, np.ones_like(right), np.ones(right.shape))[1] > 0
+    weights = stacking._without_idle(scores, right, np.ones_like(right), np.ones(right.shape))
     assert weights[1] == 0 and weights[0] > 0 and weights[2] > 0
-    assert weights[[0, 2]] == pytest.approx(fitted_weights(scores[..., [0, 2]], right, np.ones_like(right), np.ones(right.shape)))
+    assert weights[[0, 2]] == pytest.approx(fit_stacking_weights(scores[..., [0, 2]], right, np.ones_like(right), np.ones(right.shape)))
 
 
 def test_the_three_ways_of_default() -> None:
@@ -258,22 +257,21 @@ def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch:
     assert not any(asker.is_alive() for asker in askers)
 
 
-def test_scores_of_two_heads_become_chances() -> None:
-    """Twenty times a cosine plus log-odds is no log-odds: without the curve labels share the chance 1, and have no order beside others."""
+def test_scores_of_two_towers_become_probabilities() -> None:
+    """Twenty times a cosine plus log-odds is no log-odds: without calibration labels share the probability 1, and have no order."""
     data, model = spelled_out(), small_model("unidec", "predict.unit=false", "validation=0.2").fit(spelled_out())
     assert model.stored is not None and data.test.texts is not None
     (scorer,) = model.stored.members[0].scorers
-    assert scorer.chances and scorer.towers == ("labels", "classifiers") and scorer.slope != 1.0
+    assert not scorer.gives_cosines and [tower.name for tower in scorer.towers] == ["labels", "classifiers"] and scorer.slope != 1.0
     found = model.predict(data.test.texts, k=3).scores
     assert found.max() < 1 and (found[:, 0] > found[:, 1]).all()
     plain = replace(scorer, slope=1.0, offset=0.0)
-    tokens = model.stored.members[0].tokenizer(data.test.texts)
-    rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
-    assert plain.rank(rows, 3)[0].tolist() == scorer.rank(rows, 3)[0].tolist()  # the order is the same
+    rows = model.stored.members[0].tokenizer(data.test.texts)
+    assert plain.top_k(rows, 3)[0].tolist() == scorer.top_k(rows, 3)[0].tolist()  # the order is the same
 
 
 @pytest.mark.gpu
-def test_voices_on_a_gpu(tmp_path: Path) -> None:
+def test_members_on_a_gpu(tmp_path: Path) -> None:
     """One network's answers stay there, those of an ensemble were joined on the host: both are weighed together."""
     (tmp_path / "pair.toml").write_text("ensemble = 2\n" + OWN.replace('beside = ["{beside}"]\n', ""))
     data = spelled_out()

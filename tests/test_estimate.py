@@ -15,7 +15,7 @@ from longtail import Dataset, Split, Texts
 from longtail.core.errors import SettingError
 from longtail.core.values import labels_from_rows
 from longtail.data.augment import estimate as module
-from longtail.data.augment.estimate import LEAST_PAIRS, Estimate, estimate, pairs_of
+from longtail.data.augment.estimate import MIN_PAIRS, Estimate, estimate, pairs_of
 from longtail.data.augment.gandalf import LABEL_MARK, Gandalf
 from longtail.data.augment.targets import label_targets
 from longtail.data.graph.cooccurrence import cooccurrence
@@ -36,7 +36,7 @@ def split_of(rows: list[list[int]], n_labels: int, texts: list[str] | None = Non
 def with_twins(right: Met, counts: list[tuple[int, int]] = COUNTS, each: int = EACH, own: bool = False) -> tuple[Split, Texts]:
     """Labels j = 0, 1, ... that met their one companion in (c, n); of `each` twins the share right(c, n) carries the companion.
 
-    Companions, the labels behind, have no twin. With `own` the twins carry their own label beside.
+    Companions, the labels behind, have no twin. With `own` the twins carry their own label too.
     """
     n = len(counts) * each
     rows: list[list[int]] = []
@@ -150,7 +150,7 @@ def test_twins_that_carry_their_own_label_are_not_their_own_evidence() -> None:
 
 
 def test_a_pair_that_only_the_twin_itself_makes_teaches_nothing() -> None:
-    n = 2 * LEAST_PAIRS
+    n = 2 * MIN_PAIRS
     rows = [[label, n + label] for label in range(n)]  # every row is the twin of one of its labels
     texts = [f"label {label}" for label in range(n)]
     found = fitted(split_of(rows, 2 * n, texts), Texts.of(f"label {label}" for label in range(2 * n)))
@@ -168,7 +168,7 @@ def test_siblings_leave_own_labels_only() -> None:
 
 def test_fewer_pairs_are_fitted_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     train, label_texts = with_twins(lambda together, count: 0.25)
-    monkeypatch.setattr(module, "MOST_PAIRS", 500)
+    monkeypatch.setattr(module, "MAX_PAIRS", 500)
     found = fitted(train, label_texts)
     assert found.n_pairs == len(COUNTS) * EACH and found.precision == 0.25  # of all pairs
     assert at(found, 2, 4) == pytest.approx(0.25, abs=0.06)  # of 500
@@ -194,12 +194,12 @@ def test_rows_left_out_by_hand() -> None:
     assert at(fitted(left_out(45, 60), None), 1, 1) == pytest.approx(0.75, abs=2e-3)
 
 
-@pytest.mark.parametrize("n_pairs", [LEAST_PAIRS - 1, LEAST_PAIRS])
+@pytest.mark.parametrize("n_pairs", [MIN_PAIRS - 1, MIN_PAIRS])
 def test_too_few_twins_are_left_alone(n_pairs: int) -> None:
     train, label_texts = with_twins(lambda together, count: 1.0, [(1, 2)], n_pairs)
     found = fitted(train, label_texts)
-    if n_pairs == LEAST_PAIRS:
-        assert (found.source, found.n_pairs, found.precision) == ("twins", LEAST_PAIRS, 1.0)
+    if n_pairs == MIN_PAIRS:
+        assert (found.source, found.n_pairs, found.precision) == ("twins", MIN_PAIRS, 1.0)
         assert at(found, 1, 2) > 0.95
     else:  # (1, 2) leaves (1, 1), wrong; the companions met theirs in one row of two, the twin being the other: the same
         assert (found.source, found.n_pairs, found.precision) == ("rows left out", 2 * n_pairs, 0.0)
@@ -280,7 +280,7 @@ def test_calibrated_targets(rows: list[set[int]], texts: list[str], delta: float
     train = split_of([sorted(row) for row in rows], 6, texts[: len(rows)] or None)
     label_texts = Texts.of("abcdef")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LEAST_PAIRS", least)  # with 1, fitted to whatever twins there are
+        patch.setattr(module, "MIN_PAIRS", least)  # with 1, fitted to whatever twins there are
         found = fitted(train, label_texts, delta)
         made = Gandalf(targets="calibrated", include="Z", delta=delta).augment(train, label_texts)
         again = Gandalf(targets="calibrated", include="Z", delta=delta).augment(train, label_texts)
@@ -319,7 +319,7 @@ def test_some_labels_stand_for_all_where_pairs_are_too_many(monkeypatch: pytest.
     data = synth(Shape(3000, 10, 900, 4.0))
     graph = cooccurrence(data.train.labels)
     whole = estimate(data.train, data.label_texts, graph)
-    monkeypatch.setattr("longtail.data.augment.estimate.MOST_HELD", graph.weights.nnz // 3)
+    monkeypatch.setattr("longtail.data.augment.estimate.MAX_HELD", graph.weights.nnz // 3)
     part = estimate(data.train, data.label_texts, graph)
     assert part.source == whole.source == "twins"
     assert part.n_pairs < whole.n_pairs / 2

@@ -1,4 +1,4 @@
-"""Reasons: what parts and tokens bring adds up to the score, by hand where one can; rows and ways through the graph are the right ones."""
+"""Explanations: parts and tokens add up to the score, by hand where one can; rows and paths in the graph are the right ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from longtail import XMC
 from longtail.core.errors import SettingError
-from longtail.inference.explain import strongest_way
+from longtail.data.graph.search import strongest_path
 from longtail.models.encoders.bag import BagEncoder
 from longtail.storage.model_folder import ROWS
 from tests.spelled import N_LABELS, label_names, small_model, spelled_out, trained
@@ -94,10 +94,7 @@ def test_leaving_a_word_out_by_hand() -> None:
     vector = stored.scorers[0].vectors[4]
 
     def product(text: str) -> float:
-        from longtail.core.values import Texts
-        from longtail.inference.label_parts import rows_of
-
-        return float(stored.scorers[0].encode(rows_of(stored.tokenizer, Texts.of([text]), torch.device("cpu")))[0] @ vector)
+        return float(stored.scorers[0].encode(stored.tokenizer([text]))[0] @ vector)
 
     why = model.explain(TEXT, 4)
     for place, word in enumerate(words):
@@ -168,18 +165,18 @@ def test_rows_that_are_many_are_not_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "model" / ROWS).exists()
 
 
-def test_the_way_through_the_graph() -> None:
+def test_the_strongest_path_in_the_graph() -> None:
     """From 3 to 0: over 1 with 0.5 * 0.4 = 0.2, straight with 0.1, over 2 with 0.9 * 0.3 = 0.27."""
     graph = np.zeros((5, 5), np.float32)
     graph[0, 1], graph[1, 3], graph[0, 3], graph[0, 2], graph[2, 3] = 0.5, 0.4, 0.1, 0.9, 0.3
     weights = csr_matrix(graph)
-    assert strongest_way(weights, [3], 0) == [(3, 1.0), (2, pytest.approx(0.3)), (0, pytest.approx(0.9))]
-    assert strongest_way(weights, [3, 1], 0) == [(1, 1.0), (0, pytest.approx(0.5))]  # the nearer of two
-    assert strongest_way(weights, [0], 3) == []  # edges have a direction
-    assert strongest_way(weights, [4], 0) == [] and strongest_way(weights, [], 0) == []
+    assert strongest_path(weights, [3], 0) == [(3, 1.0), (2, pytest.approx(0.3)), (0, pytest.approx(0.9))]
+    assert strongest_path(weights, [3, 1], 0) == [(1, 1.0), (0, pytest.approx(0.5))]  # the nearer of two
+    assert strongest_path(weights, [0], 3) == []  # edges have a direction
+    assert strongest_path(weights, [4], 0) == [] and strongest_path(weights, [], 0) == []
 
 
-def test_a_model_with_a_graph_tells_the_way() -> None:
+def test_a_model_with_a_graph_shows_a_path() -> None:
     model = trained("eclare")
     assert model.stored is not None and model.stored.graph is not None
     why = model.explain(TEXT, 4)
@@ -191,10 +188,10 @@ def test_a_model_with_a_graph_tells_the_way() -> None:
 
 
 def test_it_prints_itself() -> None:
-    told = str(trained("eclare").explain(TEXT))
+    shown = str(trained("eclare").explain(TEXT))
     for piece in (f"{TEXT}  ->  ", "place 1", "evidence", "text (", "graph (", "bias", "tokens of the text", " *", "by the label graph"):
-        assert piece in told, told
-    assert all(line == line.rstrip() and len(line) < 200 for line in told.split("\n"))
+        assert piece in shown, shown
+    assert all(line == line.rstrip() and len(line) < 200 for line in shown.split("\n"))
 
 
 def test_what_cannot_be_explained() -> None:

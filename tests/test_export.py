@@ -16,9 +16,8 @@ import torch
 from longtail import XMC
 from longtail.core.errors import MissingExtra, SettingError, UnknownName
 from longtail.inference.new_labels import without_labels
-from longtail.models.ragged import RaggedRows
-from longtail.storage.export import WAYS, export
-from longtail.storage.model_folder import Stored
+from longtail.inference.trained_model import TrainedModel
+from longtail.storage.export import FORMATS, export
 from tests.pretrained import save_model, save_rules
 from tests.spelled import N_LABELS, label_names, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
@@ -26,18 +25,17 @@ from tests.tensors import same_numbers as same_numbers
 TEXTS = [*label_names(N_LABELS)[:3], "morv nalk bush ment"]
 
 
-def stored_of(recipe: str) -> Stored:
+def stored_of(recipe: str) -> TrainedModel:
     stored = trained(recipe).stored
     assert stored is not None
     return stored
 
 
-def vectors_of(stored: Stored, texts: list[str]) -> np.ndarray[Any, Any]:
+def vectors_of(stored: TrainedModel, texts: list[str]) -> np.ndarray[Any, Any]:
     """In float32, as files have it; prediction rounds a transformer's products to bfloat16 where the machine has units for it."""
-    rows, scorer = stored.tokenizer(texts), stored.scorers[0]
-    tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, torch.device("cpu")).all()
+    tokens, scorer = stored.tokenizer(texts).batch(), stored.scorers[0]
     with torch.no_grad():
-        found: np.ndarray[Any, Any] = scorer.in_heads(scorer.network.encoder(tokens, scorer.network.table.weight)).numpy()
+        found: np.ndarray[Any, Any] = scorer.search_vectors(scorer.network.encoder(tokens, scorer.network.table.weight)).numpy()
     return found
 
 
@@ -130,16 +128,16 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         export(stored_of("default"), "sentence-transformers", tmp_path / "out")
     with pytest.raises(SettingError, match="InceptionEncoder cannot be exported to ONNX; wanted a bag or a transformer"):
         export(small("inceptionxml"), "onnx", tmp_path / "out")
-    with pytest.raises(UnknownName, match="No form of an export called 'onx'. Did you mean 'onnx'?"):
+    with pytest.raises(UnknownName, match="No export format called 'onx'. Did you mean 'onnx'?"):
         export(stored_of("default"), "onx", tmp_path / "out")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("x")
     with pytest.raises(SettingError, match="full already exists"):
         export(stored_of("default"), "npy", tmp_path / "full")
-    assert not (tmp_path / "out").exists() and list(WAYS) == ["onnx", "npy", "parquet", "sentence-transformers"]
+    assert not (tmp_path / "out").exists() and list(FORMATS) == ["onnx", "npy", "parquet", "sentence-transformers"]
 
 
-def small(recipe: str) -> Stored:
+def small(recipe: str) -> TrainedModel:
     stored = small_model(recipe, "epochs=1").fit(spelled_out()).stored
     assert stored is not None
     return stored
@@ -161,7 +159,8 @@ def test_missing_extras(to: str, package: str, tmp_path: Path, monkeypatch: pyte
 
 def test_onnx_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "longtail.storage.export._BagText.forward", lambda self, ids, weights, offsets: weights[:1, None] + self.table[: len(offsets) - 1]
+        "longtail.models.encoders.bag.OnnxBag.forward",
+        lambda self, ids, weights, offsets: weights[:1, None] + self.table[: len(offsets) - 1],
     )
     with pytest.raises(SettingError, match="onnxruntime and torch differ by .* in text.onnx; nothing was written"):
         export(stored_of("default"), "onnx", tmp_path / "out")

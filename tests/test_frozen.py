@@ -16,9 +16,9 @@ from longtail.core.values import Dataset
 from longtail.estimator import XMC
 from longtail.evaluation.evaluate import evaluate
 from longtail.models.encoders.transformer import Adapter, Transformer, TransformerEncoder
-from longtail.models.ragged import RaggedRows, joined
 from longtail.recipes.recipe import read_recipe
 from longtail.storage.export import export
+from longtail.tokens.rows import TokenRows
 from longtail.training import loop
 from tests.pretrained import save_model, save_rules
 from tests.tensors import same_numbers as same_numbers
@@ -62,12 +62,12 @@ def settings(folder: Path, *more: str) -> list[str]:
 
 def test_rows_that_were_read_come_as_vectors() -> None:
     vectors = torch.arange(8.0).view(4, 2)
-    rows = RaggedRows.already_read(vectors.half())
+    rows = TokenRows.already_encoded(vectors.half(), 9)
     batch = rows.take(torch.tensor([3, 0, 3]))
-    assert batch.read is not None and batch.read.dtype == torch.float32
-    assert batch.read.tolist() == [[6, 7], [0, 1], [6, 7]] and len(batch.ids) == 0 and batch.offsets.tolist() == [0, 0, 0, 0]
-    both = joined([batch, rows.all()])
-    assert both.read is not None and both.read.tolist() == [[6, 7], [0, 1], [6, 7], *vectors.tolist()] and len(both.offsets) == 8
+    assert batch.encoded is not None and batch.encoded.dtype == torch.float32
+    assert batch.encoded.tolist() == [[6, 7], [0, 1], [6, 7]] and len(batch.ids) == 0 and batch.offsets.tolist() == [0, 0, 0, 0]
+    both = TokenRows.join([batch, rows.batch()])
+    assert both.encoded is not None and both.encoded.tolist() == [[6, 7], [0, 1], [6, 7], *vectors.tolist()] and len(both.offsets) == 8
 
 
 def test_an_adapter_begins_as_what_it_is_given_and_learns_at_once() -> None:
@@ -140,9 +140,9 @@ def test_texts_are_read_once(folder: Path, data: Dataset, monkeypatch: pytest.Mo
     read = []
     forward = TransformerEncoder.forward
 
-    def noted(self: TransformerEncoder, tokens, table):  # type: ignore[no-untyped-def]
-        read.append(0 if tokens.read is not None else len(tokens.offsets) - 1)
-        return forward(self, tokens, table)
+    def noted(self: TransformerEncoder, batch, table, context=None):  # type: ignore[no-untyped-def]
+        read.append(0 if batch.encoded is not None else len(batch))
+        return forward(self, batch, table, context)
 
     monkeypatch.setattr(TransformerEncoder, "forward", noted)
     model = XMC.from_recipe("frozen", settings(folder, "contrast.hard=2", "contrast.refresh=3")).fit(data)
@@ -155,8 +155,7 @@ def test_vectors_of_training_are_those_of_prediction(folder: Path, data: Dataset
     model = XMC.from_recipe("frozen", settings(folder, "labels.parts=encoded")).fit(data)
     assert model.stored is not None and data.label_texts is not None
     scorer, tokenizer = model.stored.scorers[0], model.stored.tokenizer
-    tokens = tokenizer(data.label_texts)
-    rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, torch.device("cpu"))
+    rows = tokenizer(data.label_texts)
     assert torch.allclose(scorer.encode(rows), scorer.vectors, atol=2e-2)
 
 
@@ -223,7 +222,7 @@ def test_ctrl_c_while_texts_are_read_ends_at_once(
     def pressed(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(RaggedRows, "already_read", pressed)
+    monkeypatch.setattr(TokenRows, "already_encoded", pressed)
     with pytest.raises(KeyboardInterrupt):
         XMC.from_recipe("frozen", settings(folder)).fit(data)
     assert "epoch 1" not in capsys.readouterr().err

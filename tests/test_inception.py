@@ -18,7 +18,7 @@ from longtail.core.errors import SettingError, UnknownName
 from longtail.models.encoders.experts import ExpertsEncoder, InceptionExperts, Router
 from longtail.models.encoders.inception import DimAttention, Inception, InceptionEncoder, Wide, WordAttention, length_for, padded
 from longtail.models.encoders.spectral import SpectralLinear
-from longtail.models.ragged import TokenBatch
+from longtail.tokens.rows import TokenRows
 
 SMALL = {"dim": 80, "max_words": 6, "channels": 4}
 BOTH = pytest.mark.parametrize("kind", [Inception, InceptionExperts])
@@ -35,10 +35,10 @@ def same_numbers() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def batch(*texts: list[int]) -> TokenBatch:
+def batch(*texts: list[int]) -> TokenRows:
     ids = torch.tensor([token for text in texts for token in text], dtype=torch.int64)
     offsets = torch.tensor(np.cumsum([0, *map(len, texts)]), dtype=torch.int64)
-    return TokenBatch(ids, torch.ones(len(ids)), offsets)
+    return TokenRows(ids, torch.ones(len(ids)), offsets, 100)
 
 
 def made(kind: type[Inception] | type[InceptionExperts], **changed: float) -> tuple[Encoder, Tensor]:
@@ -53,8 +53,8 @@ def made(kind: type[Inception] | type[InceptionExperts], **changed: float) -> tu
     return encoder, table
 
 
-def vectors(encoder: Encoder, tokens: TokenBatch, table: Tensor, task: str = "labels") -> Tensor:
-    return encoder.head(encoder(tokens, table), task)
+def vectors(encoder: Encoder, tokens: TokenRows, table: Tensor, task: str = "labels") -> Tensor:
+    return encoder.project(encoder(tokens, table), task)
 
 
 def one_circular(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def test_shapes(kind: type[Inception], dim: int, features: int) -> None:
     tokens, table = batch([1, 2, 3], [4], [], [5] * 40), torch.randn(9, dim)
     hidden = encoder(tokens, table)
     for task in ("labels", "clusters"):
-        assert encoder.head(hidden, task).shape == (4, features) == (4, kind(dim=dim).output_dim)
+        assert encoder.project(hidden, task).shape == (4, features) == (4, kind(dim=dim).output_dim)
 
 
 @BOTH
@@ -118,7 +118,7 @@ def test_length_is_asked_for_on_the_cpu_only() -> None:
     assert length_for(batch([1] * 40), 32) == 32
     assert length_for(batch([], []), 32) == 1
     tokens = batch([1, 2, 3])
-    elsewhere = TokenBatch(tokens.ids.to("meta"), tokens.weights.to("meta"), tokens.offsets.to("meta"))
+    elsewhere = tokens.to(torch.device("meta"))
     assert length_for(elsewhere, 32) == 32
 
 
@@ -255,7 +255,7 @@ def test_gradients_reach_what_was_read(kind: type[Inception]) -> None:
     encoder, table = made(kind)
     table.requires_grad_()
     hidden = encoder(batch([1, 2], [], [3, 4, 5, 6, 7, 8, 9]), table)
-    encoder.head(hidden, "labels").square().sum().backward()
+    encoder.project(hidden, "labels").square().sum().backward()
     assert table.grad is not None
     assert table.grad.abs().sum(dim=1).nonzero().flatten().tolist() == [1, 2, 3, 4, 5, 6, 7, 8]  # 9 is cut off, 0 is not padding
     for name, parameter in encoder.named_parameters():
@@ -280,9 +280,9 @@ def trained(encoder: Encoder, table: Tensor, steps: int) -> Tensor:
     for _ in range(steps):
         optimizer.zero_grad()
         hidden = encoder(batch([1, 2, 3], [4, 5]), table)
-        (encoder.head(hidden, "labels").square().mean() + encoder.head(hidden, "clusters").abs().mean()).backward()
+        (encoder.project(hidden, "labels").square().mean() + encoder.project(hidden, "clusters").abs().mean()).backward()
         optimizer.step()
-    return encoder.head(hidden, "labels").detach()
+    return encoder.project(hidden, "labels").detach()
 
 
 @BOTH
@@ -380,7 +380,7 @@ def test_spectral_identity_zeros_and_half_precision() -> None:
 def test_no_host_sync(kind: type[Inception]) -> None:
     encoder, table = made(kind)
     tokens = batch([1, 2, 3], [], [4] * 9)
-    there = TokenBatch(tokens.ids.cuda(), tokens.weights.cuda(), tokens.offsets.cuda())
+    there = tokens.to(torch.device("cuda"))
     expected = vectors(encoder.eval(), tokens, table)
     encoder.cuda()
     found = vectors(encoder, there, table.cuda())

@@ -32,10 +32,11 @@ from longtail.inference.search.kinds import KINDS, kind_of
 from longtail.inference.search.labels import Index, Labels
 from longtail.inference.search.quantised import Bits, Bytes
 from longtail.inference.search.tune import Tuned, recall_of, tune
-from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.inference.towers import SearchedTower
 from longtail.storage.index_folder import ABOUT, FILES, describe_index, open_index, replaced_folder
 from longtail.storage.indexing import fastest, index_model, index_table, near_labels, shortened
 from longtail.storage.model_folder import INDEX, MODEL, load_model, save_model
+from longtail.tokens.rows import TokenRows
 from tests.spelled import trained
 
 CPU = torch.device("cpu")
@@ -91,7 +92,7 @@ def test_recall_by_hand() -> None:
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_exact_is_brute_force(n_texts: int, with_bias: bool, numbers: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """By bytes where texts are few, by products in numbers of either size where they are many."""
-    monkeypatch.setattr(exact, "FEW", 4)
+    monkeypatch.setattr(exact, "FEW_TEXTS", 4)
     monkeypatch.setattr(exact, "SCORES_AT_ONCE", 1 << 13)  # several blocks of labels and of texts
     monkeypatch.setattr(products, "matrix_type", lambda device: numbers)
     vectors, bias, texts = clustered(1500)
@@ -116,7 +117,7 @@ def test_exact_is_argsort(data: st.DataObject) -> None:
     filled = min(k, n)
     for few in (1, 7):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(exact, "FEW", few)
+            patched.setattr(exact, "FEW_TEXTS", few)
             ids, scores = Exact(Labels.of(vectors, bias)).search(texts, k)
         assert ids.shape == scores.shape == (b, k)
         assert ids[:, :filled].tolist() == right.tolist() and scores[:, :filled].tolist() == values.tolist()
@@ -126,7 +127,7 @@ def test_exact_is_argsort(data: st.DataObject) -> None:
 @pytest.mark.parametrize("few", [1, 100])
 def test_labels_of_very_different_lengths(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is rounded away of a long vector is more than a short one has: near products alone would be wrong."""
-    monkeypatch.setattr(exact, "FEW", few)
+    monkeypatch.setattr(exact, "FEW_TEXTS", few)
     monkeypatch.setattr(products, "matrix_type", lambda device: torch.bfloat16)
     random = np.random.default_rng(3)
     vectors = (random.standard_normal((3000, 48)) * 10.0 ** random.uniform(-3, 3, (3000, 1))).astype(np.float32)
@@ -139,7 +140,7 @@ def test_labels_of_very_different_lengths(few: int, monkeypatch: pytest.MonkeyPa
     assert scores[ids[0]].min() >= np.sort(scores)[-10] - 0.1
 
 
-# ---- kernels, beside the same in numpy
+# ---- kernels, against the same in numpy
 
 
 def test_bytes_hold_numbers_to_half_a_step() -> None:
@@ -178,7 +179,7 @@ def test_scans_keep_the_best(keep: int) -> None:
 
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_nearly_known_products_are_enough(with_bias: bool) -> None:
-    """However they are wrong within what is told of them; and not, where they are more wrong than that."""
+    """However wrong they are within their bounds; and not, where they are more wrong than that."""
     random = np.random.default_rng(5)
     n, b, k = 900, 6, 8
     vectors, texts = random.standard_normal((n, 20)).astype(np.float32), random.standard_normal((b, 20)).astype(np.float32)
@@ -471,27 +472,29 @@ def test_vectors_stay_on_disk(folder: Path) -> None:
 
 
 class Known(nn.Module):
-    """A network whose heads make four numbers of the id of a text's only token."""
+    """A network whose projections make four dimensions of the id of a text's only token."""
 
-    def hidden(self, tokens: TokenBatch) -> Tensor:
+    def hidden(self, tokens: TokenRows) -> Tensor:
         return tokens.ids[:, None].float()
 
-    def of_head(self, hidden: Tensor, task: str, unit: bool = False) -> Tensor:
+    def project(self, hidden: Tensor, task: str) -> Tensor:
         return torch.cos(hidden * torch.arange(1.0, 5.0) + len(task)) / 2
 
 
-@pytest.mark.parametrize("chances", [True, False])
-def test_two_heads_and_cosines(chances: bool, in_float32: None) -> None:
-    """Scores of heads are added up, and the bias of one counts as much as its head."""
+@pytest.mark.parametrize("gives_cosines", [True, False])
+def test_two_towers_and_cosines(gives_cosines: bool, in_float32: None) -> None:
+    """Scores of towers are added up, and the bias of one has the share of its tower."""
     random = np.random.default_rng(0)
     vectors, bias = torch.from_numpy(random.standard_normal((50, 8)).astype(np.float32)), torch.linspace(-1, 1, 50)
     vectors /= vectors.norm(dim=1, keepdim=True)
-    plain = Scorer(Known(), vectors, bias, "all", beta=0.3, heads=("labels", "classifiers"), scales=(1.0, 0.0), chances=chances)  # type: ignore[arg-type]
+    towers = SearchedTower("labels", 1.0, 1.4), SearchedTower("classifiers", 0.0, 0.6)
+    plain = Scorer(Known(), vectors, bias, towers=towers, gives_cosines=gives_cosines)  # type: ignore[arg-type]
+    assert plain.beta == 0.3
     np.testing.assert_allclose(plain.all_labels.searched().bias, 0.6 * np.linspace(-1, 1, 50), rtol=1e-5, atol=1e-6)
-    tokens = RaggedRows(np.arange(9, dtype=np.int32), np.ones(9, np.float32), np.arange(10), CPU)
+    tokens = TokenRows.from_arrays(np.arange(9, dtype=np.int32), np.ones(9, np.float32), np.arange(10), 9)
     assert plain.encode(tokens).shape == (9, 8)
-    ids, scores = replace(plain, index=Exact(plain.all_labels.searched())).rank(tokens, 5)
-    found, values = plain.rank(tokens, 5)
+    ids, scores = replace(plain, index=Exact(plain.all_labels.searched())).top_k(tokens, 5)
+    found, values = plain.top_k(tokens, 5)
     assert ids.tolist() == found.tolist()
     np.testing.assert_allclose(scores.numpy(), values.numpy(), rtol=1e-5)
 
@@ -514,12 +517,12 @@ def test_several_networks_have_one_index(kind: str, pair: Path) -> None:
     tried = index_model(pair, kind, recall=0.9)
     assert tried.chosen.kind == kind
     model = longtail.load(pair, device="cpu")
-    assert model.stored is not None and model.stored.ensemble.joined is not None
-    index = model.stored.ensemble.joined.all_labels.index
+    assert model.stored is not None and model.stored.ensemble.concatenated is not None
+    index = model.stored.ensemble.concatenated.all_labels.index
     assert index is not None and index.kind == kind and all(scorer.index is None for scorer in model.stored.scorers)
     one, other = model.stored.scorers
-    side_by_side = torch.cat([one.vectors, other.vectors], dim=1) / 2**0.5  # each counts half, of which text and label have a root
-    np.testing.assert_allclose(index.labels.vectors, side_by_side.numpy(), rtol=1e-6)
+    concatenated = torch.cat([one.vectors, other.vectors], dim=1) / 2**0.5  # each counts half, of which text and label have a root
+    np.testing.assert_allclose(index.labels.vectors, concatenated.numpy(), rtol=1e-6)
     after = model.predict(TEXTS, 24)
     assert before.ids.tolist() == after.ids.tolist()
     np.testing.assert_allclose(before.scores, after.scores, rtol=1e-4)
@@ -549,11 +552,10 @@ def test_labels_removed_and_added(folder: Path) -> None:
     index_model(folder, "exact")
     (scorer,) = scorers(folder)
     stored = load_model(folder, CPU)
-    rows = stored.tokenizer(Texts.of(TEXTS))
-    tokens = RaggedRows(rows.ids, rows.weights, rows.offsets, CPU)
-    ids, scores = scorer.rank(tokens, 24)
+    tokens = stored.tokenizer(Texts.of(TEXTS))
+    ids, scores = scorer.top_k(tokens, 24)
     gone = ids[0, :20]
-    left, left_scores = scorer.without(gone).rank(tokens, 3)
+    left, left_scores = scorer.without(gone).top_k(tokens, 3)
     for row in range(len(TEXTS)):
         stay = [place for place in range(24) if ids[row, place] not in gone][:3]
         assert left[row].tolist() == ids[row, stay].tolist()
@@ -565,14 +567,14 @@ def test_labels_removed_and_added(folder: Path) -> None:
     grown = replace(
         scorer, vectors=torch.cat([scorer.vectors, scorer.vectors[[twin]]]), bias=torch.cat([scorer.bias, scorer.bias[[twin]] + 1])
     )
-    found, _ = grown.rank(tokens, 2)
+    found, _ = grown.top_k(tokens, 2)
     assert found[0].tolist() == [24, twin]
 
 
 def test_a_model_that_needs_none(folder: Path) -> None:
-    told = json.loads((folder / MODEL).read_text())
-    told["rankers"][0]["way"] = "clusters"
-    (folder / MODEL).write_text(json.dumps(told))
+    described = json.loads((folder / MODEL).read_text())
+    described["members"][0]["scorers"][0]["by"] = "clusters"
+    (folder / MODEL).write_text(json.dumps(described))
     with pytest.raises(SettingError, match="finds labels by clusters, which needs no index"):
         index_model(folder)
     assert not (folder / INDEX).exists() and not list(folder.glob(".*"))
@@ -592,8 +594,8 @@ def test_a_model_without_label_texts(tmp_path: Path) -> None:
 # ---- what is wrong with a folder
 
 
-def fails(folder: Path, told: str) -> None:
-    with pytest.raises(DataError, match=told) as raised:
+def fails(folder: Path, message: str) -> None:
+    with pytest.raises(DataError, match=message) as raised:
         longtail.load(folder, device="cpu")
     assert str(raised.value).endswith(f"`longtail index {folder}` builds it anew.") and "\n" not in str(raised.value)
 
@@ -630,8 +632,8 @@ def test_foreign_indexes(folder: Path, tmp_path: Path) -> None:
     save_model(tmp_path / "other", replace(stored, members=[replace(stored.members[0], scorers=[changed])]))
     shutil.copytree(folder / INDEX, tmp_path / "other" / INDEX)
     fails(tmp_path / "other", "index is of other label vectors than .*other has")
-    told = json.loads((folder / INDEX / ABOUT).read_text())
-    (folder / INDEX / ABOUT).write_text(json.dumps({**told, "format": 9}))
+    described = json.loads((folder / INDEX / ABOUT).read_text())
+    (folder / INDEX / ABOUT).write_text(json.dumps({**described, "format": 9}))
     fails(folder, "index is of format 9; this longtail reads format 2")
-    (folder / INDEX / ABOUT).write_text(json.dumps({**told, "index": {**told["index"], "kind": "tree"}}))
+    (folder / INDEX / ABOUT).write_text(json.dumps({**described, "index": {**described["index"], "kind": "tree"}}))
     fails(folder, "index is damaged")

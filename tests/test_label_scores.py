@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from longtail.models.label_vectors import candidates, fused
+from longtail.core.kernels import machine
+from longtail.models.label_rows import LabelRows
+from longtail.models.losses import all_labels, candidates
 from longtail.models.losses import rowwise as losses
 from longtail.models.losses.all_labels import ALL_LABELS, all_labels_bce, all_labels_softmax, matrix_type
 from longtail.models.losses.candidates import (
@@ -24,21 +26,20 @@ from longtail.models.losses.candidates import (
     with_targets,
     with_targets_anywhere,
 )
-from longtail.models.ragged import TokenBatch
 from longtail.models.top_k import best_places
-from tests.tensors import ragged
+from tests.tensors import right_labels
 from tests.tensors import same_numbers as same_numbers
 
 N_ROWS, N_LABELS, DIM = 6, 23, 4
 # soft and hard targets, the first and the last label, and two rows without any
-TARGETS = ragged([(0, 1.0), (22, 0.3)], [], [(5, 1.0)], [(4, 0.9), (5, 0.1), (9, 1.0), (22, 1.0)], [], [(0, 0.5)])
+TARGETS = right_labels([(0, 1.0), (22, 0.3)], [], [(5, 1.0)], [(4, 0.9), (5, 0.1), (9, 1.0), (22, 1.0)], [], [(0, 0.5)])
 WEIGHTS = torch.tensor([1.0, 2.0, 0.5, 1.0, 0.0, 3.0])
 
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products in float32 on every machine."""
-    for module in (fused, candidates):
+    for module in (all_labels, candidates):
         monkeypatch.setattr(module, "matrix_type", lambda device: torch.float32)
 
 
@@ -47,20 +48,20 @@ def parts(with_bias: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     return text.requires_grad_(), vectors.requires_grad_(), torch.randn(N_LABELS).requires_grad_() if with_bias else None
 
 
-def naive(text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, weights: Tensor, loss: str = "bce") -> Tensor:
+def naive(text: Tensor, vectors: Tensor, bias: Tensor | None, targets: LabelRows, weights: Tensor, loss: str = "bce") -> Tensor:
     """All scores at once, the rest by autograd."""
     scores = functional.linear(text, vectors, bias)
     wanted = torch.zeros_like(scores)
     for row in range(len(text)):
         for place in range(int(targets.offsets[row]), int(targets.offsets[row + 1])):
-            wanted[row, targets.ids[place]] = targets.weights[place].to(scores.dtype)
+            wanted[row, targets.ids[place]] = targets.relevance[place].to(scores.dtype)
     if loss == "softmax":
         return (-(functional.log_softmax(scores, dim=1) * wanted).sum(dim=1) * weights).mean()
     losses = functional.binary_cross_entropy_with_logits(scores, wanted, reduction="none").sum(dim=1)
     return (losses * weights).mean()
 
 
-def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: TokenBatch, tolerance: float, name: str = "bce") -> None:
+def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: LabelRows, tolerance: float, name: str = "bce") -> None:
     """Loss and gradients, with a factor of 2.5 upstream."""
     found = parts(with_bias)
     wanted = [None if part is None else part.detach().double().requires_grad_() for part in found]
@@ -92,13 +93,13 @@ def test_all_labels_against_autograd(name: str, with_bias: bool, labels_at_once:
 @pytest.mark.parametrize("numbers", [0, 1, 1 << 20])
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_rows_without_any_target(name: str, numbers: int) -> None:
-    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, ragged(*[[]] * N_ROWS), 2e-6, name)
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, right_labels(*[[]] * N_ROWS), 2e-6, name)
 
 
 @pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_all_labels_in_bfloat16(name: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)
+    monkeypatch.setattr(all_labels, "matrix_type", lambda device: torch.bfloat16)
     against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, TARGETS, 2e-2, name)
 
 
@@ -109,7 +110,7 @@ def test_all_labels_on_a_gpu(name: str, numbers: int) -> None:
     device = torch.device("cuda")
     found = [None if part is None else part.detach().to(device).requires_grad_() for part in parts(True)]
     wanted = [None if part is None else part.detach().double().cpu().requires_grad_() for part in found]
-    targets = TokenBatch(*(part.to(device) for part in (TARGETS.ids, TARGETS.weights, TARGETS.offsets)))
+    targets = LabelRows(*(part.to(device) for part in (TARGETS.ids, TARGETS.relevance, TARGETS.offsets)))
     loss, other = ALL_LABELS[name](*found, targets, WEIGHTS.to(device), numbers), naive(*wanted, TARGETS, WEIGHTS.double(), name)
     assert loss.item() == pytest.approx(other.item(), rel=2e-2)
     loss.backward()
@@ -123,14 +124,14 @@ def test_all_labels_on_a_gpu(name: str, numbers: int) -> None:
 def test_all_labels_by_hand() -> None:
     text, vectors = torch.tensor([[1.0], [2.0]]), torch.tensor([[math.log(3.0)], [0.0]])
     # scores log 3 and 0, log 9 and 0: chances 3/4 and 1/2, 9/10 and 1/2
-    loss = all_labels_bce(text, vectors, None, ragged([(0, 1.0)], [(1, 1.0)]), torch.tensor([1.0, 10.0]))
+    loss = all_labels_bce(text, vectors, None, right_labels([(0, 1.0)], [(1, 1.0)]), torch.tensor([1.0, 10.0]))
     assert loss.item() == pytest.approx((math.log(4 / 3) + math.log(2) + 10 * (math.log(10) + math.log(2))) / 2)
 
 
 @pytest.mark.usefixtures("exact")
 def test_scores_beyond_reason_stay_finite() -> None:
     text = torch.tensor([[1e4], [-1e4]], requires_grad=True)
-    loss = all_labels_bce(text, torch.ones(3, 1, requires_grad=True), None, ragged([(0, 1.0)], [(0, 1.0)]), torch.ones(2))
+    loss = all_labels_bce(text, torch.ones(3, 1, requires_grad=True), None, right_labels([(0, 1.0)], [(0, 1.0)]), torch.ones(2))
     assert loss.item() == pytest.approx((2e4 + 1e4) / 2)
     loss.backward()
     assert text.grad is not None and text.grad.tolist() == [[1.0], [-0.5]]
@@ -140,7 +141,7 @@ def test_scores_beyond_reason_stay_finite() -> None:
 def test_shares_of_all_labels_by_hand() -> None:
     text, vectors = torch.tensor([[1.0], [2.0]], requires_grad=True), torch.tensor([[math.log(3.0)], [0.0]])
     # shares 3/4 and 1/4, 9/10 and 1/10; the second row has both labels, one of them by half
-    targets = ragged([(0, 1.0)], [(0, 0.5), (1, 1.0)])
+    targets = right_labels([(0, 1.0)], [(0, 0.5), (1, 1.0)])
     loss = all_labels_softmax(text, vectors, None, targets, torch.tensor([1.0, 10.0]))
     assert loss.item() == pytest.approx((math.log(4 / 3) + 10 * (0.5 * math.log(10 / 9) + math.log(10))) / 2)
     loss.backward()
@@ -152,7 +153,7 @@ def test_shares_of_all_labels_by_hand() -> None:
 @pytest.mark.parametrize("numbers", [1, 1 << 20])
 def test_shares_of_scores_beyond_reason(numbers: int) -> None:
     text, vectors = torch.tensor([[1e4], [-1e4]], requires_grad=True), torch.tensor([[1.0], [0.0], [-1.0]])
-    loss = all_labels_softmax(text, vectors, None, ragged([(0, 1.0)], [(0, 1.0)]), torch.ones(2), numbers)
+    loss = all_labels_softmax(text, vectors, None, right_labels([(0, 1.0)], [(0, 1.0)]), torch.ones(2), numbers)
     assert loss.item() == pytest.approx((0 + 2e4) / 2)
     loss.backward()
     assert text.grad is not None and text.grad.flatten().tolist() == pytest.approx([0.0, -1.0])
@@ -170,11 +171,18 @@ def test_a_second_backward_pass_is_refused() -> None:
 def test_matrix_type(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     for units, kind in ((lambda: True, torch.bfloat16), (lambda: False, torch.float32)):
-        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", units, raising=False)
+        monkeypatch.setattr(all_labels, "has_bfloat16_units", units)
         assert matrix_type(cpu) == kind
-    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
-    assert matrix_type(cpu) == torch.float32
     assert matrix_type(torch.device("cuda")) == torch.bfloat16
+
+
+def test_units_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> dict[str, bool]:
+        raise RuntimeError("LLVM cannot tell")
+
+    for features, wanted in ((lambda: {"avx512bf16": True}, True), (lambda: {"avx512bf16": False}, False), (dict, False), (unknown, False)):
+        monkeypatch.setattr(machine, "get_host_cpu_features", features)
+        assert machine.has_bfloat16_units.__wrapped__() is wanted
 
 
 # ---- shortlists
@@ -192,48 +200,45 @@ def counted_labels(found: candidates.Candidates) -> list[dict[int, float]]:
 
 def test_with_targets_by_hand() -> None:
     shortlist = torch.tensor([[4, 2, 4], [7, NOTHING, NOTHING], [NOTHING] * 3, [5, 1, 1]])
-    targets = ragged([(2, 0.5), (9, 1.0)], [(7, 0.25)], [(3, 1.0)], [])
+    targets = right_labels([(2, 0.5), (9, 1.0)], [(7, 0.25)], [(3, 1.0)], [])
     found = with_targets(shortlist, targets, 10)
     assert counted_labels(found) == [{2: 0.5, 4: 0.0, 9: 1.0}, {7: 0.25}, {3: 1.0}, {1: 0.0, 5: 0.0}]
     assert found.labels.tolist() == [1, 2, 3, 4, 5, 7, 9]  # no 0: empty places name no label
-    alone = with_targets(shortlist, targets, 10, add_missed=False)
-    assert counted_labels(alone) == [{2: 0.5, 4: 0.0}, {7: 0.25}, {}, {1: 0.0, 5: 0.0}]
-    assert alone.labels.tolist() == [1, 2, 4, 5, 7]
     assert shortlist.tolist()[0] == [4, 2, 4]
 
 
 def test_with_targets_of_nothing() -> None:
     empty = torch.zeros((2, 0), dtype=torch.int64)
-    assert counted_labels(with_targets(empty, ragged([], []), 5)) == [{}, {}]
-    assert counted_labels(with_targets(empty, ragged([(4, 1.0)], []), 5)) == [{4: 1.0}, {}]
-    nowhere = with_targets(torch.full((2, 3), NOTHING), ragged([], []), 5)
+    assert counted_labels(with_targets(empty, right_labels([], []), 5)) == [{}, {}]
+    assert counted_labels(with_targets(empty, right_labels([(4, 1.0)], []), 5)) == [{4: 1.0}, {}]
+    nowhere = with_targets(torch.full((2, 3), NOTHING), right_labels([], []), 5)
     assert counted_labels(nowhere) == [{}, {}] and nowhere.labels.tolist() == [0] and not nowhere.places.any()
 
 
 RELEVANCE = st.dictionaries(st.integers(0, 8), st.sampled_from([0.25, 0.5, 1.0]), max_size=4)
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(NOTHING, 8), min_size=3, max_size=3), RELEVANCE), min_size=1, max_size=5), st.booleans())
+@given(st.lists(st.tuples(st.lists(st.integers(NOTHING, 8), min_size=3, max_size=3), RELEVANCE), min_size=1, max_size=5))
 @settings(max_examples=40)
-def test_with_targets_against_a_loop(rows: list[tuple[list[int], dict[int, float]]], add_missed: bool) -> None:
+def test_with_targets_against_a_loop(rows: list[tuple[list[int], dict[int, float]]]) -> None:
     shortlist = torch.tensor([labels for labels, _ in rows])
-    targets = ragged(*(sorted(right.items()) for _, right in rows))
-    wanted = [{label: right.get(label, 0.0) for label in {*labels, *(right if add_missed else ())} - {NOTHING}} for labels, right in rows]
-    for found in (with_targets(shortlist, targets, 9, add_missed), with_targets_anywhere(shortlist, targets, 9, add_missed)):
+    targets = right_labels(*(sorted(right.items()) for _, right in rows))
+    wanted = [{label: right.get(label, 0.0) for label in {*labels, *right} - {NOTHING}} for labels, right in rows]
+    for found in (with_targets(shortlist, targets, 9), with_targets_anywhere(shortlist, targets, 9)):
         assert counted_labels(found) == wanted
         assert found.labels.tolist() == (sorted(set().union(*wanted)) or [0])  # with nothing named at all, places still need a label
 
 
 def test_with_targets_of_labels_by_the_thousand() -> None:
     shortlist = torch.randint(-1, 1000, (30, 200))
-    targets = ragged(*([(label, 1.0) for label in sorted({7 * row % 1000, 999})] for row in range(30)))
-    one, other = with_targets(shortlist, targets, 1000), with_targets_anywhere(shortlist, targets, 1000, True)
+    targets = right_labels(*([(label, 1.0) for label in sorted({7 * row % 1000, 999})] for row in range(30)))
+    one, other = with_targets(shortlist, targets, 1000), with_targets_anywhere(shortlist, targets, 1000)
     assert torch.equal(one.labels, other.labels) and counted_labels(one) == counted_labels(other)
 
 
 def test_padded() -> None:
-    assert padded(ragged([(3, 1.0)], [], [(1, 1.0), (2, 1.0)])).tolist() == [[3, -1], [-1, -1], [1, 2]]
-    assert padded(ragged()).shape == (0, 0)
+    assert padded(right_labels([(3, 1.0)], [], [(1, 1.0), (2, 1.0)])).tolist() == [[3, -1], [-1, -1], [1, 2]]
+    assert padded(right_labels()).shape == (0, 0)
 
 
 @pytest.mark.usefixtures("exact")
@@ -286,7 +291,7 @@ def test_shortlist_bce_of_many_candidates_in_bfloat16(monkeypatch: pytest.Monkey
     monkeypatch.setattr(candidates, "matrix_type", lambda device: torch.bfloat16)
     text, vectors = torch.randn(3, 64).bfloat16().float().requires_grad_(), torch.randn(1300, 64).bfloat16().float()
     vectors[7], vectors[8] = 1e4 * text.detach()[0], -1e4 * text.detach()[0]
-    found = with_targets(torch.arange(1300).expand(3, -1), ragged([(8, 1.0)], [(3, 0.5)], []), 1300)
+    found = with_targets(torch.arange(1300).expand(3, -1), right_labels([(8, 1.0)], [(3, 0.5)], []), 1300)
     loss = shortlist_bce(text, vectors, None, found, torch.ones(3))
     wanted = losses.bce(text @ vectors.bfloat16().float().T, found.targets, found.counted).mean()
     assert loss.item() == pytest.approx(wanted.item(), rel=1e-3)
@@ -296,8 +301,8 @@ def test_shortlist_bce_of_many_candidates_in_bfloat16(monkeypatch: pytest.Monkey
 
 
 def test_pairs_are_quicker_where_labels_are_many() -> None:
-    few = with_targets(torch.arange(50).expand(4, -1), ragged([], [], [], []), 50)
-    many = with_targets(torch.arange(50).view(10, 5), ragged(*[[]] * 10), 50)
+    few = with_targets(torch.arange(50).expand(4, -1), right_labels([], [], [], []), 50)
+    many = with_targets(torch.arange(50).view(10, 5), right_labels(*[[]] * 10), 50)
     assert not pairs_are_quicker(few, torch.device("cpu")) and not pairs_are_quicker(many, torch.device("cuda"))
     assert pairs_are_quicker(many, torch.device("cpu"))
 

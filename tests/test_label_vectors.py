@@ -280,7 +280,7 @@ def test_no_part_is_left_alone_however_long_it_is_preferred() -> None:
         ({"parts": ("text", "title")}, "parts came as ['text', 'title']; wanted some of text, graph, free, encoded, each once."),
         ({"parts": ("free", "free")}, "parts came as ['free', 'free']; wanted some of text, graph, free, encoded, each once."),
         ({"order": 0}, "order came as 0; wanted 1 or more."),
-        ({"dropout": 1.5}, "dropout came as 1.5; wanted a share from 0 to below 1."),
+        ({"dropout": 1.5}, "dropout came as 1.5; wanted a number from 0 to below 1."),
     ],
 )
 def test_settings_that_cannot_work_are_named(wrong: dict[str, object], said: str) -> None:

@@ -17,9 +17,11 @@ from scipy.sparse import csr_matrix
 
 from longtail import XMC, Dataset, Split, Texts
 from longtail.core.errors import DataError, SettingError
-from longtail.inference.label_parts import heads_of
-from longtail.inference.new_labels import FOLDER, Blend, Maker, _joined, _majority, append, entries, with_labels
+from longtail.inference.label_parts import tower_parts_of
+from longtail.inference.new_labels import Blend, NewLabelMaker, with_labels
+from longtail.inference.retrieval import NearestLabels, majority_cluster, with_members
 from longtail.inference.search.clusters import ClusterIndex
+from longtail.storage.label_log import FOLDER, append, entries
 from longtail.storage.model_folder import GRAPH, PARTS
 from tests.spelled import N_LABELS, label_names, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
@@ -113,12 +115,12 @@ def test_parts_add_up_to_the_vectors_in_memory_and_from_the_folder(recipe: str, 
     for stored in (trained(recipe).stored, loaded):
         assert stored is not None
         labels = torch.tensor([0, 5, 23])
-        for head in heads_of(stored, 0):
-            mixed = head.mixed(head.of_labels(labels))
-            assert torch.allclose(mixed, head.vectors[labels], atol=1e-4)
+        for tower in tower_parts_of(stored, 0):
+            mixed = tower.mixed(tower.parts_of_labels(labels))
+            assert torch.allclose(mixed, tower.vectors[labels], atol=1e-4)
     wanted = {"eclare": ("text", "graph", "free"), "default": ("text", "free"), "siamesexml": ("encoded",), "astec": ("free",)}
     if recipe in wanted and loaded is not None:
-        assert heads_of(loaded, 0)[0].names == wanted[recipe]
+        assert tower_parts_of(loaded, 0)[0].part_names == wanted[recipe]
 
 
 def test_without_their_parts_vectors_are_blended_whole(saved: Path, tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_without_their_parts_vectors_are_blended_whole(saved: Path, tmp_path: Pa
     for name in (PARTS, GRAPH):  # neither is needed to predict
         (folder / name).unlink()
         again = XMC.load(folder, device="cpu")
-        assert again.stored is not None and heads_of(again.stored, 0)[0].names == ("free",)
+        assert again.stored is not None and tower_parts_of(again.stored, 0)[0].part_names == ("free",)
         assert again.predict(NEW, 3).ids.shape == (2, 3)
 
 
@@ -148,7 +150,7 @@ def test_the_vector_of_a_new_label_by_hand() -> None:
     weights = cosines[near] ** 2 / (cosines[near] ** 2).sum()
     assert scorer.bias is not None
     wanted = 0.7 * new + 0.3 * weights @ known[near] + 0.5 * weights @ (scorer.vectors.numpy()[near] - known[near])
-    made = Maker(stored, Blend(own=0.7, others=0.5, shrink=1.0)).made(Texts.of(NEW[:1]))[0]
+    made = NewLabelMaker(stored, Blend(own=0.7, others=0.5, shrink=1.0)).make(Texts.of(NEW[:1]))[0]
     assert np.allclose(made.vectors[0].numpy(), wanted, atol=1e-4)
     assert made.bias is not None and float(made.bias[0]) == pytest.approx(float(weights @ scorer.bias.numpy()[near]) - 1.0, abs=1e-4)
 
@@ -156,7 +158,7 @@ def test_the_vector_of_a_new_label_by_hand() -> None:
 def test_a_text_that_one_of_several_tokenizers_cannot_read_is_nothing_there() -> None:
     stored = trained("default").stored
     assert stored is not None
-    made = Maker(stored).made(Texts.of([NEW[0], "日本"]))[0]
+    made = NewLabelMaker(stored).make(Texts.of([NEW[0], "日本"]))[0]
     assert made.vectors[1].abs().max() == 0 and made.bias is not None
     assert stored.scorers[0].bias is not None and made.bias[1] == stored.scorers[0].bias.min()
 
@@ -165,8 +167,8 @@ def test_clusters_by_majority_and_a_table_that_grows() -> None:
     members = torch.tensor([[0, 1], [2, -1]])
     index = ClusterIndex(torch.zeros(2, 3), None, members, None, 1)
     near, weights = torch.tensor([[0, 2, 1], [0, 2, 1]]), torch.tensor([[0.3, 0.4, 0.3], [0.2, 0.6, 0.2]])
-    assert _majority(index, near, weights).tolist() == [0, 1]
-    grown = _joined(members, torch.tensor([3, 4]), torch.tensor([0, 1]))
+    assert majority_cluster(index, NearestLabels(near, weights)).tolist() == [0, 1]
+    grown = with_members(members, torch.tensor([3, 4]), torch.tensor([0, 1]))
     assert grown.tolist() == [[0, 1, 3], [2, 4, -1]]
     assert members.tolist() == [[0, 1], [2, -1]]  # others may be searching it
 
@@ -277,12 +279,12 @@ def test_killed_at_any_moment_the_folder_opens_with_all_that_was_acknowledged(
 
     with monkeypatch.context() as patched:
         if moment == "before writing":
-            patched.setattr("longtail.inference.new_labels._sync", killed)
+            patched.setattr("longtail.storage.label_log._sync", killed)
         elif moment == "while writing":
-            patched.setattr("longtail.newlabels.json.dump", killed_in_writing)
+            patched.setattr("longtail.storage.label_log.json.dump", killed_in_writing)
         elif moment == "before it is on disk":
             patched.setattr(
-                "longtail.inference.new_labels.os.fsync", lambda handle: None if os.path.isdir(f"/proc/self/fd/{handle}") else killed()
+                "longtail.storage.label_log.os.fsync", lambda handle: None if os.path.isdir(f"/proc/self/fd/{handle}") else killed()
             )
         else:
             patched.setattr(Path, "rename", killed if moment == "before the rename" else renamed_and_killed)
@@ -290,7 +292,7 @@ def test_killed_at_any_moment_the_folder_opens_with_all_that_was_acknowledged(
             model.add_labels(NEW[1:])
     again = XMC.load(folder)
     assert again.stored is not None and again.stored.label_texts is not None
-    there = NEW if moment == "after the rename" else NEW[:1]  # written whole, though nobody was told
+    there = NEW if moment == "after the rename" else NEW[:1]  # written whole, though it was never acknowledged
     assert list(again.stored.label_texts[N_LABELS:]) == there
     assert again.add_labels(["pash dorv"]) == [N_LABELS + len(there)]  # what lies about does not disturb
     last = XMC.load(folder).stored
@@ -310,7 +312,7 @@ def test_nothing_is_acknowledged_that_is_not_on_disk(folder: Path, monkeypatch: 
         done.append(f"-> {target.name}")
         return rename(self, target)
 
-    monkeypatch.setattr("longtail.inference.new_labels.os.fsync", noted)
+    monkeypatch.setattr("longtail.storage.label_log.os.fsync", noted)
     monkeypatch.setattr(Path, "rename", noted_rename)
     append(folder, 1, {"remove": [1]})
     assert done == ["model", ".000001.json.unfinished", "-> 000001.json", FOLDER]
@@ -360,7 +362,7 @@ def test_logs_with_holes_and_of_other_models(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "message"),
     [
         ([], "No label texts came"),
         (["x", " \t"], "Label text 2 of 2 is empty"),
@@ -370,15 +372,15 @@ def test_logs_with_holes_and_of_other_models(folder: Path) -> None:
         ("morv nalk", "One text came where a list of label texts was wanted"),
     ],
 )
-def test_texts_that_cannot_be_new_labels(texts: list[str], told: str, folder: Path) -> None:
+def test_texts_that_cannot_be_new_labels(texts: list[str], message: str, folder: Path) -> None:
     model = XMC.load(folder)
-    with pytest.raises(SettingError, match=told):
+    with pytest.raises(SettingError, match=message):
         model.add_labels(texts)
     assert not entries(folder) and model.stored is not None and len(model.stored.label_counts) == N_LABELS
 
 
 @pytest.mark.parametrize(
-    ("ids", "told"),
+    ("ids", "message"),
     [
         ([], "No label ids came"),
         ([24], "Label 24 came to be removed; wanted an id from 0 to 23"),
@@ -388,9 +390,9 @@ def test_texts_that_cannot_be_new_labels(texts: list[str], told: str, folder: Pa
         ([3, 3], "removed already, or came twice"),
     ],
 )
-def test_ids_that_cannot_be_removed(ids: list[int], told: str, folder: Path) -> None:
+def test_ids_that_cannot_be_removed(ids: list[int], message: str, folder: Path) -> None:
     model = XMC.load(folder)
-    with pytest.raises(SettingError, match=told):
+    with pytest.raises(SettingError, match=message):
         model.remove_labels(ids)
     model.remove_labels([4])
     with pytest.raises(SettingError, match="Label 4 is removed already"):
@@ -410,6 +412,6 @@ def test_a_blend_between_text_and_neighbours() -> None:
     stored = trained("default").stored
     assert stored is not None
     texts = Texts.of(NEW)
-    own, others, both = (Maker(stored, Blend(own=share)).made(texts)[0].vectors for share in (1.0, 0.0, 0.5))
+    own, others, both = (NewLabelMaker(stored, Blend(own=share)).make(texts)[0].vectors for share in (1.0, 0.0, 0.5))
     assert torch.allclose((own + others) / 2, both, atol=1e-5) and not torch.allclose(own, others, atol=0.1)
-    assert len(with_labels(stored, texts, Maker(stored).made(texts)).label_counts) == N_LABELS + 2
+    assert len(with_labels(stored, texts, NewLabelMaker(stored).make(texts)).label_counts) == N_LABELS + 2

@@ -83,7 +83,7 @@ def test_labels_appear_as_one_types(page: Any) -> None:
         assert widths == sorted(widths, reverse=True) and widths[0] / widths[4] == pytest.approx(9 / 5, rel=0.02)
         page.get_by_label("Labels", exact=True).last.fill("2")
         playwright.expect(page.locator(".name")).to_have_count(2)
-        page.get_by_label("Least score").fill("0.85")
+        page.get_by_label("Minimum score").fill("0.85")
         playwright.expect(page.locator(".name")).to_have_count(1)
         page.get_by_label("Text", exact=True).fill("")
         page.get_by_text("Labels appear here as you type.").wait_for()
@@ -201,8 +201,8 @@ def test_everything_one_can_use_has_a_name(page: Any) -> None:
                 "e => e.getAttribute('aria-label') || (e.labels && e.labels[0] && e.labels[0].textContent) || e.textContent"
             )
             assert name.strip(), control.evaluate("e => e.outerHTML")
-        heard = page.locator("[aria-live=polite]")
-        playwright.expect(heard).to_have_text(f"one: {', '.join(LABELS)}. three: {', '.join(LABELS)}")
+        announced = page.locator("[aria-live=polite]")
+        playwright.expect(announced).to_have_text(f"one: {', '.join(LABELS)}. three: {', '.join(LABELS)}")
     assert made["three"].calls
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from longtail.models.ragged import TokenBatch
 from longtail.training import objectives
 from longtail.training.objectives import SharedPool, Step
-from tests.tensors import ragged
+from tests.tensors import ragged, right_labels
 
 N_LABELS = 6
 # scores of label l for the two rows are (l, 0) and (0, 5 - l): each row likes another end
@@ -37,8 +36,8 @@ def network(calls: list[str]) -> Any:
 
 
 def step(*right: int) -> Step:
-    targets = ragged([(label, 1.0) for label in right], [])
-    return Step(TokenBatch(*(torch.zeros(0, dtype=torch.int64),) * 3), {"labels": targets}, torch.ones(2), None, 0)
+    targets = right_labels([(label, 1.0) for label in right], [])
+    return Step(ragged(), {"labels": targets}, torch.ones(2), None, 0)
 
 
 def test_the_hardest_score_highest_for_any_row_and_are_right_for_none() -> None:

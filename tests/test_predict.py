@@ -22,21 +22,22 @@ from longtail import XMC, Texts
 from longtail.core import registry
 from longtail.core.errors import DataError, SettingError, UnknownName
 from longtail.core.kernels.ensemble import best_named, best_sums, each_once, scores_at
-from longtail.inference import scorer as ranking
+from longtail.inference import scorer as scorers
 from longtail.inference.ensemble import Member, predict
+from longtail.inference.retrieval import GAME_SPEAKERS, AllLabelsRetrieval, ClusterRetrieval, FusedRetrieval, Retrieval
 from longtail.inference.scorer import Scorer
-from longtail.inference.search import all_labels
+from longtail.inference.search import all_labels, clusters
 from longtail.inference.search.clusters import ClusterIndex, Neighbours
-from longtail.models.label_vectors import candidates
-from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.models.losses import candidates
+from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.tokens.words import Words
-from longtail.training.negatives import search
 from tests.spelled import N_LABELS, Command, small_model, spelled_out, trained
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
 
 CPU = torch.device("cpu")
+BY_ALL = AllLabelsRetrieval()
 WORDS = ("zero", "one", "two")
 TOKENIZER = Words().fit([" ".join(WORDS)])  # ids 1, 2, 3
 
@@ -44,7 +45,7 @@ TOKENIZER = Words().fit([" ".join(WORDS)])  # ids 1, 2, 3
 @pytest.fixture(autouse=True)
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding to bfloat16, where the machine can, would make numbers that nobody works out by hand."""
-    for module in (all_labels, candidates, search):
+    for module in (all_labels, candidates, clusters):
         monkeypatch.setattr(module, "matrix_type", lambda device: torch.float32)
 
 
@@ -55,23 +56,23 @@ class Known(nn.Module):
         super().__init__()
         self.of = {"labels": torch.tensor(labels), "clusters": torch.tensor(clusters or labels)}
 
-    def encode(self, tokens: TokenBatch, task: str = "labels") -> Tensor:
+    def encode(self, tokens: TokenRows, task: str = "labels") -> Tensor:
         return self.of[task][tokens.ids - 1]
 
-    def hidden(self, tokens: TokenBatch) -> TokenBatch:
+    def hidden(self, tokens: TokenRows) -> TokenRows:
         return tokens
 
-    def of_head(self, hidden: TokenBatch, task: str, unit: bool) -> Tensor:
+    def project(self, hidden: TokenRows, task: str) -> Tensor:
         return self.encode(hidden, task)
 
 
-def rows(*texts: int) -> RaggedRows:
+def rows(*texts: int) -> TokenRows:
     ids = np.array(texts, np.int32) + 1
-    return RaggedRows(ids, np.ones(len(ids), np.float32), np.arange(len(ids) + 1), CPU)
+    return TokenRows.from_arrays(ids, np.ones(len(ids), np.float32), np.arange(len(ids) + 1), 100)
 
 
-def scorer(network: Known, vectors: list[list[float]], way: str, bias: list[float] | None = None, **more: object) -> Scorer:
-    return Scorer(network, torch.tensor(vectors), None if bias is None else torch.tensor(bias), way, **more)  # type: ignore[arg-type]
+def scorer(network: Known, vectors: list[list[float]], bias: list[float] | None = None, retrieval: Retrieval = BY_ALL) -> Scorer:
+    return Scorer(network, torch.tensor(vectors), None if bias is None else torch.tensor(bias), retrieval)  # type: ignore[arg-type]
 
 
 def sigmoid(x: NDArray[np.float64] | float) -> NDArray[np.float64]:
@@ -82,8 +83,8 @@ def sigmoid(x: NDArray[np.float64] | float) -> NDArray[np.float64]:
 
 
 def test_all_labels_by_hand() -> None:
-    found = scorer(Known([[1.0, 0.0], [0.0, 2.0]]), [[1, 0], [0, 1], [1, 1]], "all", bias=[0.0, 0.5, -3.0])
-    ids, scores = found.rank(rows(0, 1, 0), k=2)
+    found = scorer(Known([[1.0, 0.0], [0.0, 2.0]]), [[1, 0], [0, 1], [1, 1]], bias=[0.0, 0.5, -3.0])
+    ids, scores = found.top_k(rows(0, 1, 0), k=2)
     # text 0 scores 1, 0.5, -2 and text 1 scores 0, 2.5, -1
     assert ids.tolist() == [[0, 1], [1, 0], [0, 1]]
     assert np.allclose(scores, sigmoid(np.array([[1, 0.5], [2.5, 0], [1, 0.5]])))
@@ -94,11 +95,11 @@ def test_all_labels_by_hand() -> None:
 def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is held at a time."""
     monkeypatch.setattr(all_labels, "SCORES_AT_ONCE", scores_at_once)
-    monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", texts_at_once)
+    monkeypatch.setattr(scorers, "TEXTS_AT_ONCE", texts_at_once)
     random = np.random.default_rng(0)
     texts, vectors, bias = (random.normal(size=size).astype(np.float32) for size in ((5, 8), (33, 8), (33,)))
-    found = scorer(Known(texts.tolist()), vectors.tolist(), "all", bias.tolist())
-    ids, scores = found.rank(rows(0, 1, 2, 3, 4), k=7)
+    found = scorer(Known(texts.tolist()), vectors.tolist(), bias.tolist())
+    ids, scores = found.top_k(rows(0, 1, 2, 3, 4), k=7)
     expected = texts @ vectors.T + bias
     best = np.argsort(-expected, axis=1)[:, :7]
     assert ids.tolist() == best.tolist()
@@ -116,7 +117,7 @@ def test_a_trained_model_against_brute_force() -> None:
     (one,) = model.stored.scorers
     assert one.bias is not None
     tokens = model.stored.tokenizer(data.test.texts)
-    texts = one.network.encode(RaggedRows(tokens.ids, tokens.weights, tokens.offsets, CPU).all()).numpy()
+    texts = one.network.encode(tokens.batch()).numpy()
     expected = texts @ one.vectors.numpy().T + one.bias.numpy()
     found = model.predict(data.test.texts, k=5)
     assert np.allclose(found.scores, -np.sort(-sigmoid(expected), axis=1)[:, :5], atol=1e-6)
@@ -131,8 +132,8 @@ def test_removed_labels_are_not_found(n_texts: int) -> None:
     for own in (bias, None):
         expected = texts @ vectors.T + (0 if own is None else own)
         gone = np.argsort(-expected[0])[:30]
-        plain = scorer(Known(texts.tolist()), vectors.tolist(), "all", None if own is None else own.tolist())
-        ids, scores = plain.without(torch.from_numpy(gone)).rank(rows(*range(n_texts)), k=5)
+        plain = scorer(Known(texts.tolist()), vectors.tolist(), None if own is None else own.tolist())
+        ids, scores = plain.without(torch.from_numpy(gone)).top_k(rows(*range(n_texts)), k=5)
         expected[:, gone] = -np.inf
         assert ids.tolist() == [[*order[:3], -1, -1] for order in np.argsort(-expected, axis=1).tolist()]
         assert (scores[:, :3] > 0).all() and not scores[:, 3:].any()
@@ -145,7 +146,7 @@ def by_clusters(beam: int, graph: Neighbours | None = None) -> Scorer:
     """Labels 0 and 3 in cluster 0, 1 and 2 in cluster 1; a text has another vector for clusters than for labels."""
     network = Known(labels=[[1.0, 0.0], [0.0, 1.0]], clusters=[[2.0, 0.0], [0.0, 1.0]])
     index = ClusterIndex(torch.eye(2), torch.tensor([0.0, 1.0]), torch.tensor([[0, 3], [1, 2]]), None, beam)
-    return scorer(network, [[1, 0], [3, 0], [0, 2], [-1, 1]], "clusters", [0, 0, 0, -2], clusters=index, graph=graph)
+    return scorer(network, [[1, 0], [3, 0], [0, 2], [-1, 1]], [0, 0, 0, -2], ClusterRetrieval(index, graph))
 
 
 # text 0: clusters score 2 and 1, labels 1, 3, 0, -3; text 1: clusters 0 and 2, labels 0, 0, 2, -1
@@ -153,22 +154,22 @@ JOINT = sigmoid(np.array([[2, 1, 1, 2], [0, 2, 2, 0]])) * sigmoid(np.array([[1, 
 
 
 def test_scores_by_clusters_are_products_of_chances() -> None:
-    ids, scores = by_clusters(beam=2).rank(rows(0, 1), k=4)
+    ids, scores = by_clusters(beam=2).top_k(rows(0, 1), k=4)
     for row in range(2):
         assert ids[row].tolist() == np.argsort(-JOINT[row]).tolist()
         assert np.allclose(scores[row], np.sort(JOINT[row])[::-1])
 
 
 def test_labels_outside_the_beam_are_not_found() -> None:
-    ids, scores = by_clusters(beam=1).rank(rows(0, 1), k=4)
+    ids, scores = by_clusters(beam=1).top_k(rows(0, 1), k=4)
     assert ids.tolist() == [[0, 3, -1, -1], [2, 1, -1, -1]]
     assert np.allclose(scores, [[*JOINT[0, [0, 3]], 0, 0], [*JOINT[1, [2, 1]], 0, 0]])
 
 
 def test_game_passes_scores_of_labels_on_by_hand() -> None:
-    """r = G r~: label 3 hears half of label 1; label 0 hears itself and a quarter of label 2; 1 and 2 hear themselves."""
+    """r = G r~: label 3 receives half of label 1; label 0 itself and a quarter of label 2; 1 and 2 themselves."""
     weights = csr_matrix(np.array([[1, 0, 0.25, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0.5, 0, 0]], np.float32))
-    ids, scores = by_clusters(beam=2, graph=Neighbours.of(weights, 10, CPU)).rank(rows(0), k=4)
+    ids, scores = by_clusters(beam=2, graph=Neighbours.of(weights, 10, CPU)).top_k(rows(0), k=4)
     own = sigmoid(np.array([1, 3, 0, -3]))
     retrieved = np.array([own[0] + 0.25 * own[2], own[1], own[2], 0.5 * own[1]]) * sigmoid(np.array([2, 1, 1, 2]))
     assert ids[0].tolist() == np.argsort(-retrieved).tolist()
@@ -178,20 +179,20 @@ def test_game_passes_scores_of_labels_on_by_hand() -> None:
 def test_game_leaves_labels_outside_the_shortlist_out() -> None:
     """Label 1 passes all it has to label 0; with cluster 0 alone it is not there to speak."""
     weights = csr_matrix(np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], np.float32))
-    ids, scores = by_clusters(beam=1, graph=Neighbours.of(weights, 10, CPU)).rank(rows(0), k=4)
+    ids, scores = by_clusters(beam=1, graph=Neighbours.of(weights, 10, CPU)).top_k(rows(0), k=4)
     assert ids[0].tolist() == [0, 3, -1, -1]
     assert np.allclose(scores[0, :2], JOINT[0, [0, 3]])
 
 
 def test_game_finds_as_many_labels_as_are_asked_for() -> None:
     """More than the best few, whose scores are passed on."""
-    n_labels = 4 * ranking.GAME_SPEAKERS
+    n_labels = 4 * GAME_SPEAKERS
     index = ClusterIndex(torch.ones(2, 2), None, torch.arange(n_labels).view(2, -1), None, beam=2)
     alone = Neighbours.of(csr_matrix(np.eye(n_labels, dtype=np.float32)), 10, CPU, share=0.5)
     vectors = np.random.default_rng(0).normal(size=(n_labels, 2)).tolist()
-    without, passed = (scorer(Known([[1.0, 0.0]]), vectors, "clusters", clusters=index, graph=graph) for graph in (None, alone))
-    ids, scores = passed.rank(rows(0), k=3 * ranking.GAME_SPEAKERS)
-    assert ids.tolist() == without.rank(rows(0), k=3 * ranking.GAME_SPEAKERS)[0].tolist() and (scores > 0).all()
+    without, passed = (scorer(Known([[1.0, 0.0]]), vectors, None, ClusterRetrieval(index, graph)) for graph in (None, alone))
+    ids, scores = passed.top_k(rows(0), k=3 * GAME_SPEAKERS)
+    assert ids.tolist() == without.top_k(rows(0), k=3 * GAME_SPEAKERS)[0].tolist() and (scores > 0).all()
 
 
 def test_scores_after_game_are_at_most_one() -> None:
@@ -207,7 +208,7 @@ def test_clusters_are_searched_with_the_encoder_they_were_learnt_with() -> None:
         assert model.stored is not None
         network = model.stored.scorers[0].network
         tokens = model.stored.tokenizer(["morv nalk bush ment"])
-        batch = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, CPU).all()
+        batch = tokens.batch()
         assert network.cluster_encoder is not None
         with torch.no_grad():
             own = network.cluster_encoder(batch, network.table.weight)
@@ -218,16 +219,16 @@ def test_clusters_are_searched_with_the_encoder_they_were_learnt_with() -> None:
 # ---- fused
 
 
-def fused(keep: int, beta: float) -> Scorer:
+def fused(shortlist: int, beta: float) -> Scorer:
     centroids = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    return scorer(Known([[2.0, 0.0]]), [[0, 1], [2, 0], [1, 0]], "fused", centroids=centroids, keep=keep, beta=beta)
+    return scorer(Known([[2.0, 0.0]]), [[0, 1], [2, 0], [1, 0]], None, FusedRetrieval(centroids, shortlist, beta))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.25, 1.0])
 def test_classifier_and_nearness_are_fused_by_hand(beta: float) -> None:
     chances, nearness = sigmoid(np.array([0, 4, 2])), sigmoid(np.array([1, 0, 0.6]))  # products, and cosines with (1, 0)
     expected = beta * chances / chances.max() + (1 - beta) * nearness / nearness.max()
-    ids, scores = fused(keep=3, beta=beta).rank(rows(0), k=3)
+    ids, scores = fused(shortlist=3, beta=beta).top_k(rows(0), k=3)
     assert ids[0].tolist() == np.argsort(-expected).tolist()
     assert np.allclose(scores[0], np.sort(expected)[::-1])
 
@@ -235,7 +236,7 @@ def test_classifier_and_nearness_are_fused_by_hand(beta: float) -> None:
 def test_only_the_nearest_are_fused() -> None:
     chances, nearness = sigmoid(np.array([0, 2])), sigmoid(np.array([1, 0.6]))  # labels 0 and 2 are nearest
     expected = 0.5 * chances / chances.max() + 0.5 * nearness / nearness.max()
-    ids, scores = fused(keep=2, beta=0.5).rank(rows(0), k=3)
+    ids, scores = fused(shortlist=2, beta=0.5).top_k(rows(0), k=3)
     assert ids[0].tolist() == [2, 0, -1]
     assert np.allclose(scores[0], [expected[1], expected[0], 0])
 
@@ -244,8 +245,8 @@ def test_only_the_nearest_are_fused() -> None:
 
 
 def test_an_ensemble_takes_the_mean_of_log_odds() -> None:
-    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
-    other = scorer(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], "all", bias=[0, 0, 4])
+    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]])
+    other = scorer(Known([[0.0], [0.0], [1.0]]), [[3], [0], [1]], bias=[0, 0, 4])
     found = predict([Member(TOKENIZER, [one, other])], Texts.of(["zero", "two"]), 3, CPU)
     first, second = np.array([1 + 0, 2 + 0, -1 + 4]), np.array([0 + 3, 0 + 0, 0 + 5])
     for row, expected in enumerate((sigmoid(first / 2), sigmoid(second / 2))):
@@ -255,7 +256,7 @@ def test_an_ensemble_takes_the_mean_of_log_odds() -> None:
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_what_voices_say_is_added_up_as_by_a_dictionary(data: st.DataObject) -> None:
+def test_scores_of_networks_are_added_up_as_by_a_dictionary(data: st.DataObject) -> None:
     entries = st.tuples(st.integers(-1, 5), st.integers(0, 8))
     said = data.draw(st.lists(st.lists(entries, min_size=6, max_size=6), min_size=1, max_size=4))
     k = data.draw(st.integers(1, 8))
@@ -282,7 +283,7 @@ def test_what_is_known_and_what_is_computed_as_by_loops(data: st.DataObject) -> 
     for bias in (np.zeros(0, np.float32), dice.random(10, np.float32)):
         whole = texts @ vectors.T + (bias if len(bias) else 0)
         known_ids = np.tile(np.array([[7, 2, -1]]), (len(ids), 1))
-        known = np.tile(np.array([[70.0, 20.0, -np.inf]], np.float32), (len(ids), 1))  # told apart from what would be computed
+        known = np.tile(np.array([[70.0, 20.0, -np.inf]], np.float32), (len(ids), 1))  # differs from what would be computed
         scores = scores_at(once, known_ids, known, texts, vectors, bias)
         for row, labels in enumerate(once.tolist()):
             wanted = [0.0 if label < 0 else {7: 70.0, 2: 20.0}.get(label, whole[row, max(0, label)]) for label in labels]
@@ -295,30 +296,30 @@ def test_what_is_known_and_what_is_computed_as_by_loops(data: st.DataObject) -> 
 
 def test_what_one_of_an_ensemble_names_is_put_to_the_others() -> None:
     many = 40  # of which each names 24
-    one = scorer(Known([[1.0]]), [[float(label)] for label in range(many)], "all")
-    other = scorer(Known([[1.0]]), [[-1.5 * label] for label in range(many)], "all")
+    one = scorer(Known([[1.0]]), [[float(label)] for label in range(many)])
+    other = scorer(Known([[1.0]]), [[-1.5 * label] for label in range(many)])
     found = predict([Member(TOKENIZER, [one, other])], Texts.of(["zero"]), 1, CPU)
     assert found.ids[0].tolist() == [0] and found.scores[0, 0] == pytest.approx(0.5)  # the first has it last: (0 - 0) / 2
 
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
-def test_networks_side_by_side_against_brute_force(data: st.DataObject) -> None:
-    """Voices of one or two networks each, of any weights, slopes and dimensions, with and without biases and removed labels."""
+def test_concatenated_networks_against_brute_force(data: st.DataObject) -> None:
+    """Members of one or two networks each, of any weights, slopes and dimensions, with and without biases and removed labels."""
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
     n_labels, gone = 12, data.draw(st.lists(st.integers(0, 11), max_size=3))
     members, levels, alone = [], np.zeros((len(WORDS), n_labels)), data.draw(st.booleans())
     for _ in range(1 if alone else data.draw(st.integers(2, 3))):
-        n_rankers, weight, offset = data.draw(st.integers(2 if alone else 1, 3)), random.random() + 0.1, random.normal()
+        n_networks, weight, offset = data.draw(st.integers(2 if alone else 1, 3)), random.random() + 0.1, random.normal()
         scorers = []
-        for _ in range(n_rankers):
+        for _ in range(n_networks):
             dim, has_bias = int(random.integers(1, 5)), bool(random.integers(2))
             texts, vectors = random.normal(size=(len(WORDS), dim)), random.normal(size=(n_labels, dim))
             bias = random.normal(size=n_labels) if has_bias else np.zeros(n_labels)
-            one = scorer(Known(texts.tolist()), vectors.tolist(), "all", bias=bias.tolist() if has_bias else None)
+            one = scorer(Known(texts.tolist()), vectors.tolist(), bias=bias.tolist() if has_bias else None)
             one = replace(one, slope=float(random.normal()), offset=float(random.normal()))
             scores = texts @ vectors.T + bias
-            levels += (one.slope * scores + one.offset if alone else weight * scores) / n_rankers
+            levels += (one.slope * scores + one.offset if alone else weight * scores) / n_networks
             scorers.append(one.without(torch.tensor(gone)) if gone else one)
         levels += 0 if alone else offset
         members.append(Member(TOKENIZER, scorers, weight, offset))
@@ -331,18 +332,18 @@ def test_networks_side_by_side_against_brute_force(data: st.DataObject) -> None:
     assert np.allclose(np.take_along_axis(levels, np.maximum(found.ids, 0), axis=1)[found.ids >= 0], wanted[found.ids >= 0], atol=1e-4)
 
 
-def test_one_voice_that_counts_among_others_has_its_weight() -> None:
-    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+def test_one_member_that_is_left_of_several_has_its_weight() -> None:
+    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]])
     members = [Member(TOKENIZER, [one], weight=0.0, offset=0.5), Member(TOKENIZER, [one], weight=2.0)]
     found = predict(members, Texts.of(["zero"]), 3, CPU)
     assert found.ids.tolist() == [[1, 0, 2]]
     assert np.allclose(found.scores[0], sigmoid(0.5 + 2 * np.array([2.0, 1.0, -1.0])))
 
 
-def test_networks_that_read_alike_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_with_the_same_tokens_tokenise_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(Tokenizer, "__call__", lambda self, texts, read=Tokenizer.__call__: asked.append(len(texts)) or read(self, texts))
-    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]], "all")
+    one = scorer(Known([[1.0], [0.0], [0.0]]), [[1], [2], [-1]])
     predict([Member(TOKENIZER, [one, one]), Member(TOKENIZER, [one])], Texts.of(["zero", "two"]), 3, CPU)
     assert asked == [2]
 
@@ -365,7 +366,7 @@ def test_empty_places_and_no_texts() -> None:
 def test_many_texts_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts.of([WORDS[place % 2] for place in range(50)])
     whole = predict([Member(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
-    monkeypatch.setattr(ranking, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
+    monkeypatch.setattr(scorers, "TEXTS_AT_ONCE", 2)  # 16 texts are tokenized at a time, and 2 are encoded
     parts = predict([Member(TOKENIZER, [by_clusters(beam=2)])], texts, 3, CPU)
     assert parts.ids.tolist() == whole.ids.tolist() and parts.scores.tolist() == whole.scores.tolist()
 
@@ -380,7 +381,7 @@ def test_what_every_model_answers(recipe: str) -> None:
     assert (found.ids >= 0).all() and (found.scores >= 0).all() and (found.scores <= 1).all()
     assert (np.diff(found.scores, axis=1) <= 0).all()
     alone = [model.predict([text], k=3).ids[0].tolist() for text in texts]
-    assert alone == found.ids.tolist()  # an answer does not depend on the texts beside it
+    assert alone == found.ids.tolist()  # an answer does not depend on the texts around it
     assert model.predict(texts, k=1).ids.tolist() == found.ids[:, :1].tolist()
     assert model.predict(texts, k=1000).ids.shape == (5, N_LABELS)
     assert model.predict([], k=3).ids.shape == (0, 3)
@@ -512,7 +513,9 @@ def test_nothing_is_left_of_answers_that_broke_off(folder: Path, command: Comman
 def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, tmp_path: Path) -> None:
     assert "nowhere.txt is not there; wanted a file with a text a line" in command.fails("predict", folder, tmp_path / "nowhere.txt")
     assert "-k is 0; wanted 1 or more" in command.fails("predict", folder, texts, "-k", "0")
-    assert "'xml' came as the form of answers; wanted one of table, jsonl, csv" in command.fails("predict", folder, texts, "--form", "xml")
+    assert "'xml' came as the form of predictions; wanted one of table, jsonl, csv" in command.fails(
+        "predict", folder, texts, "--form", "xml"
+    )
     assert "'txt' came as the form" in command.fails("predict", folder, texts, "--out", tmp_path / "found.txt")
     assert "is not a model folder: model.json is missing" in command.fails("predict", tmp_path, texts)
     assert "'gpu' came as the device; wanted cpu or cuda" in command.fails("predict", folder, texts, "--device", "gpu")
@@ -521,16 +524,10 @@ def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, t
 def test_a_model_answers_in_every_way_it_was_trained_for() -> None:
     model, text = trained("decaf"), ["morv nalk bush ment"]
     assert model.stored is not None
-    exact = model.stored.scorers[0].by("all").rank(RaggedRows(*_arrays(model, text), CPU), 2)[0]
+    exact = model.stored.scorers[0].by("all").top_k(model.stored.tokenizer(text), 2)[0]
     assert model.predict(text, k=2, by="all").ids.tolist() == exact.tolist()
     assert model.predict(text, k=2, by="clusters").ids.tolist() == model.predict(text, k=2).ids.tolist()
     with pytest.raises(SettingError, match="cannot predict by 'fused', for which it was not trained; wanted one of all, clusters[.]"):
         model.predict(text, by="fused")
     with pytest.raises(UnknownName, match="No way to predict called 'cluster'. Did you mean 'clusters'"):
         model.predict(text, by="cluster")
-
-
-def _arrays(model: XMC, texts: list[str]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
-    assert model.stored is not None
-    rows = model.stored.tokenizer(texts)
-    return rows.ids, rows.weights, rows.offsets

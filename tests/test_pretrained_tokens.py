@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from longtail.core.errors import DataError, MissingExtra, SettingError
 from longtail.tokens import folder as folders
@@ -58,7 +59,7 @@ def test_tokens_are_those_of_the_library_and_one(folder: Path, tmp_path: Path) -
         "[CLS] [UNK] [SEP]",
     ]
     assert tokenizer.n_tokens == 13 and tokenizer.names() == ["[PAD]", *PIECES] and rows.n_bigrams == 0
-    assert rows.ids.dtype == np.int32 and rows.ids.min() > 0
+    assert rows.ids.dtype == torch.int32 and rows.ids.min() > 0
 
 
 def test_idf_and_weights_by_hand(folder: Path) -> None:
@@ -179,9 +180,9 @@ def test_cached_rows_depend_on_the_rules(folder: Path, tmp_path: Path) -> None:
 
 
 def test_too_few_tokens_for_the_marks(folder: Path) -> None:
-    with pytest.raises(SettingError, match="max_tokens is 2, and the model puts 2 marks around each text; wanted 3 or more"):
+    with pytest.raises(SettingError, match="max_tokens came as 2, and the model puts 2 marks around each text; wanted 3 or more"):
         Pretrained(str(folder), max_tokens=2).fit(TEXTS)
-    with pytest.raises(SettingError, match="max_tokens is 0; wanted 1 or more"):
+    with pytest.raises(SettingError, match="max_tokens came as 0; wanted 1 or more"):
         Pretrained(max_tokens=0)
 
 

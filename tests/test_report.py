@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from longtail import Dataset
-from longtail.cli.report import report_app
+from longtail.cli.main import app
 from longtail.core.errors import DataError, LongtailError, MissingExtra, SettingError
 from longtail.core.values import Predictions
 from longtail.data.graph.cooccurrence import cooccurrence
@@ -25,7 +25,7 @@ from longtail.evaluation.evaluate import evaluate
 from longtail.evaluation.predictions import write_predictions
 from longtail.experiments.compare.cells import Cell, read_cells
 from longtail.experiments.report.drawing import _covered
-from longtail.experiments.report.hits import Answers, answers_of
+from longtail.experiments.report.hits import RowHits, read_hits
 from longtail.experiments.report.neighbourhoods import best_and_plain, chosen_labels, neighbourhoods
 from longtail.experiments.report.queries import chosen_texts, embedded, wins
 from longtail.experiments.report.rows import metrics_of, rows_of
@@ -69,11 +69,11 @@ def keep(
     """Evaluate these predictions and keep them as a cell."""
     answered = predictions(FOUND[system, augmentation] if found is None else found)
     result = evaluate(answered, data, resamples=0)
-    told: dict[str, Any] = dict(data=data.name, system=system, variant="", augmentation=augmentation, settings=(), seed=seed)
-    told |= dict(machine="2 CPU threads", version="0.1.0", metrics=result.metrics, bins=result.bins, train_seconds=10.0 + seed)
-    told |= dict(predict_milliseconds=0.25, megabytes=3.0, peak_megabytes=0.0, history=[])
+    facts: dict[str, Any] = dict(data=data.name, system=system, variant="", augmentation=augmentation, settings=(), seed=seed)
+    facts |= dict(machine="2 CPU threads", version="0.1.0", metrics=result.metrics, bins=result.bins, train_seconds=10.0 + seed)
+    facts |= dict(predict_milliseconds=0.25, megabytes=3.0, peak_megabytes=0.0, history=[])
     path = folder / f"{system}-{augmentation}-{seed}-{len(list(folder.glob('*.json'))) if folder.exists() else 0:04}.json"
-    cell = Cell(**(told | more), path=path)
+    cell = Cell(**(facts | more), path=path)
     folder.mkdir(exist_ok=True)
     write_predictions(path.with_suffix(".npz"), answered)
     path.write_text(json.dumps({key: value for key, value in asdict(cell).items() if key != "path"}))
@@ -89,10 +89,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory, data: Dataset) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answers(kept: Path, data: Dataset) -> list[Answers]:
+def answers(kept: Path, data: Dataset) -> list[RowHits]:
     """plain, plain with gandalf, other."""
     (rows,) = rows_of(read_cells(kept)).values()
-    found = {(one.row.system, one.row.augmentation): one for one in answers_of(rows, data)}
+    found = {(one.row.system, one.row.augmentation): one for one in read_hits(rows, data)}
     return [found[key] for key in FOUND]
 
 
@@ -217,14 +217,14 @@ def test_covered_area() -> None:
 # ---- wins, losses, labels
 
 
-def test_wins_and_losses_by_hand(answers: list[Answers]) -> None:
+def test_wins_and_losses_by_hand(answers: list[RowHits]) -> None:
     plain, gandalf, other = answers
-    assert [list(one.hits) for one in answers] == [[1, 0, 0, 1], [2, 1, 0, 0], [0, 0, 1, 1]]
+    assert [list(one.n_right) for one in answers] == [[1, 0, 0, 1], [2, 1, 0, 0], [0, 0, 1, 1]]
     assert wins(gandalf, plain) == (2, 1, 1) and wins(plain, gandalf) == (1, 1, 2)
     assert wins(plain, other) == (1, 2, 1) and wins(other, other) == (0, 4, 0)
 
 
-def test_what_the_script_is_given(answers: list[Answers], data: Dataset) -> None:
+def test_what_the_script_is_given(answers: list[RowHits], data: Dataset) -> None:
     held = json.loads(embedded(answers, data))
     assert held["names"] == ["plain", "plain, gandalf", "other"] and held["rows"] == 4
     assert held["wins"][1][0] == [2, 1, 1]
@@ -236,7 +236,7 @@ def test_what_the_script_is_given(answers: list[Answers], data: Dataset) -> None
     assert held["groups"] == ["tail"] * 4
 
 
-def test_texts_are_chosen_by_difference_both_ways(answers: list[Answers]) -> None:
+def test_texts_are_chosen_by_difference_both_ways(answers: list[RowHits]) -> None:
     plain, gandalf, _ = answers
     many = 400
     right = np.zeros((many, 5), bool)
@@ -251,13 +251,13 @@ def test_texts_are_chosen_by_difference_both_ways(answers: list[Answers]) -> Non
     assert len(chosen_texts([better, worse], 1000)) == many
 
 
-def test_embedded_texts_stay_small(answers: list[Answers], data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_texts_stay_small(answers: list[RowHits], data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = len(embedded(answers, data))
-    monkeypatch.setattr("longtail.experiments.report.queries.MOST_LETTERS", whole - 1)
+    monkeypatch.setattr("longtail.experiments.report.queries.MAX_LETTERS", whole - 1)
     assert len(embedded(answers, data)) < whole and len(json.loads(embedded(answers, data))["texts"]) == 3
 
 
-def test_labels_are_those_that_were_won_and_lost(answers: list[Answers], data: Dataset) -> None:
+def test_labels_are_those_that_were_won_and_lost(answers: list[RowHits], data: Dataset) -> None:
     plain, gandalf, other = answers
     assert best_and_plain([plain, gandalf]) == (gandalf, plain) and best_and_plain([plain, other]) == (plain, other)
     assert best_and_plain([plain]) == (plain, None)
@@ -266,7 +266,7 @@ def test_labels_are_those_that_were_won_and_lost(answers: list[Answers], data: D
     # label 1 is found twice more, label 3 once less but has no neighbours
     assert list(chosen) == [1] and chosen[1] == "3 test texts have this label; plain, gandalf finds it twice, plain never."
     (one,) = neighbourhoods([plain, gandalf], data)
-    assert [(other.label, other.common_rows) for other in one.around] == [(0, 2), (2, 1)] and one.training_rows == 3
+    assert [(other.label, other.common_rows) for other in one.neighbours] == [(0, 2), (2, 1)] and one.training_rows == 3
     assert len(neighbourhoods([plain], data)) == 3  # nothing to compare with: labels from the most to the least frequent
 
 
@@ -309,7 +309,7 @@ def test_the_page_is_whole_and_loads_nothing(page: str) -> None:
 def test_texts_are_no_markup(page: str) -> None:
     assert Reader(page).scripts == ["application/json", ""]  # what the page holds, and its own script
     assert "<script>alert" not in page and "alert(1)" in page
-    (held,) = re.findall(r'id="held">(.*?)</script>', page, re.DOTALL)
+    (held,) = re.findall(r'id="content">(.*?)</script>', page, re.DOTALL)
     assert json.loads(held)["labels"][0] == SCRIPT
 
 
@@ -355,8 +355,8 @@ def test_bad_input_is_one_line(kept: Path, data: Dataset, tmp_path: Path) -> Non
         (DataError, "4 rows of predictions came; tiny has 2 test rows", cells, out, shorter),
         (DataError, r"P@1 of .* is \d+.00 on these test rows of tiny and \d+.00 in its cell", cells, out, swapped),
     ]
-    for error, told, given, path, of in tries:
-        with pytest.raises(error, match=told) as raised:
+    for error, message, given, path, of in tries:
+        with pytest.raises(error, match=message) as raised:
             write_report(given, path, of)
         assert "\n" not in str(raised.value)
     assert not out.exists()
@@ -375,10 +375,10 @@ def test_the_command(kept: Path, tmp_path: Path) -> None:
     table = tmp_path / "tiny.csv"
     table.write_text("text,labels\na b,a|b\nb,b\n")
     out = tmp_path / "page.html"
-    done = CliRunner().invoke(report_app, [str(kept), "--out", str(out), "--png", str(tmp_path / "png")])
+    done = CliRunner().invoke(app, ["report", str(kept), "--out", str(out), "--png", str(tmp_path / "png")])
     assert done.exit_code == 0, done.output
     assert out.exists() and len(list((tmp_path / "png").iterdir())) == 5
-    wrong = CliRunner().invoke(report_app, [str(kept), "--data", str(table), "--test-share", "0.5", "--out", str(out)])
+    wrong = CliRunner().invoke(app, ["report", str(kept), "--data", str(table), "--test-share", "0.5", "--out", str(out)])
     assert isinstance(wrong.exception, DataError) and "rows of predictions came; tiny has 1 test rows" in str(wrong.exception)
 
 
@@ -416,7 +416,7 @@ def test_in_a_browser(browser: Any, written: Path) -> None:
         opened.keyboard.press("Enter")
         came = opened.evaluate(values)
         assert came == sorted(came, reverse=falling) and len(set(came)) > 1
-    # two rows beside each other
+    # two rows side by side
     assert opened.locator("#counts").inner_text().split("\n")[0] == "2 plain, gandalf better (50.0 %)"
     assert opened.locator("#texts > li").count() == 3
     opened.get_by_role("button", name="Swap").click()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from longtail.inference.search import clusters as search
 from longtail.inference.search.clusters import (
     NOTHING,
     ClusterIndex,
@@ -22,7 +23,6 @@ from longtail.inference.search.clusters import (
     member_table,
     nearest_labels,
 )
-from longtail.training.negatives import search
 from tests.tensors import same_numbers as same_numbers
 
 CPU = torch.device("cpu")
@@ -98,7 +98,7 @@ def test_best() -> None:
 
 # ---- GAME
 
-# what l gets from m stands in row l, column m
+# what l receives from m stands in row l, column m
 GRAPH = csr_matrix([[0.5, 0.0, 0.0], [0.5, 1.0, 0.25], [0.0, 0.0, 0.75]])
 
 
@@ -119,7 +119,7 @@ def test_game_brings_in_a_cluster_from_outside_the_beam() -> None:
     assert ids.tolist() == [[2, 0]] and chances[0].tolist() == pytest.approx([0.54 + 0.5, 0.36])
 
 
-def test_a_share_of_what_is_heard() -> None:
+def test_a_share_of_received_scores() -> None:
     ids, chances = torch.tensor([[0, 2]]), torch.tensor([[0.8, 0.4]])
     (found,) = named(*Neighbours.of(GRAPH, 3, CPU, share=0.25).spread(ids, chances))
     # a quarter of (0.4, 0.4 + 0.1, 0.3) and three quarters of (0.8, 0, 0.4)
@@ -133,26 +133,26 @@ def test_beam_without_a_graph() -> None:
     assert beam(torch.randn(2, 5).bfloat16(), 3, None)[1].dtype == torch.float32
 
 
-def strongest(graph: NDArray[np.float32], keep: int) -> NDArray[np.float32]:
-    """The `keep` largest of each column; the rest are 0."""
+def strongest(graph: NDArray[np.float32], n: int) -> NDArray[np.float32]:
+    """The n largest of each column; the rest are 0."""
     kept = np.zeros_like(graph)
     for column in range(graph.shape[1]):
-        rows = np.argsort(-graph[:, column], kind="stable")[:keep]
+        rows = np.argsort(-graph[:, column], kind="stable")[:n]
         kept[rows, column] = graph[rows, column]
     return kept
 
 
-@pytest.mark.parametrize("keep", [1, 3, 12, 20])
-def test_spread_against_a_dense_product(keep: int) -> None:
-    random = np.random.default_rng(keep)
+@pytest.mark.parametrize("n", [1, 3, 12, 20])
+def test_spread_against_a_dense_product(n: int) -> None:
+    random = np.random.default_rng(n)
     dense = random.random((12, 12), np.float32) * (random.random((12, 12)) < 0.4)
-    graph = Neighbours.of(csr_matrix(dense), keep, CPU)
-    assert graph.ids.shape == graph.weights.shape == (12, keep)
+    graph = Neighbours.of(csr_matrix(dense), n, CPU)
+    assert graph.ids.shape == graph.weights.shape == (12, n)
     ids = np.array([[1, 5, 9, 11], [0, NOTHING, 3, NOTHING], [NOTHING] * 4, [2, 2, 4, 4]])  # repeats count twice
     scores = random.random(ids.shape).astype(np.float32)
-    kept = strongest(dense, keep)
+    kept = strongest(dense, n)
     found, values = graph.spread(torch.from_numpy(ids), torch.from_numpy(scores))
-    assert found.shape == (4, 4 * keep)
+    assert found.shape == (4, 4 * n)
     for row, got in enumerate(named(found, values)):
         p = np.zeros(12)
         real = ids[row] != NOTHING

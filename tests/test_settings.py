@@ -49,7 +49,7 @@ def test_values_are_read_by_their_types() -> None:
         (["needed=3.5"], "needed came as '3.5'; wanted a whole number."),
         (["share="], "share came as ''; wanted a number."),
         (["flag=perhaps"], "flag came as 'perhaps'; wanted true or false."),
-        (["way=left"], "way came as 'left'; wanted up or down."),
+        (["way=left"], "way came as 'left'; wanted one of up, down."),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(typed: list[str], message: str) -> None:
@@ -59,7 +59,7 @@ def test_what_cannot_be_meant_is_one_line(typed: list[str], message: str) -> Non
 
 
 def test_class_checks_speak_for_themselves() -> None:
-    with pytest.raises(SettingError, match="delta is 2.0"):
+    with pytest.raises(SettingError, match="delta came as 2.0; wanted a number from 0 to below 1"):
         build(Gandalf, ["delta=2"], "gandalf")
 
 
@@ -70,7 +70,12 @@ def test_word_vectors_by_the_name_of_their_file(tmp_path: Path) -> None:
     assert isinstance(vectors, Mapping) and list(vectors) == ["car", "auto", "pear", "new york"]
     assert vectors["car"].tolist() == [1, 0] and vectors["new york"].tolist() == pytest.approx([0.5, -0.01])
     made = build(Synonyms, ["probability=0.5", f"vectors={path}"], "synonyms")
-    assert made.probability == 0.5 and set(made.vectors) == set(vectors)
+    assert made.probability == 0.5 and set(made.by_word) == set(vectors)
+    assert set(Synonyms(0.5, path).by_word) == set(Synonyms(0.5, vectors).by_word) == set(vectors)
+    with pytest.raises(DataError, match="does not exist"):  # at once, before any rows are read
+        Synonyms(0.5, str(tmp_path / "nowhere"))
+    with pytest.raises(SettingError, match="^synonyms needs vectors=VALUE: a file of word vectors.$"):
+        build(Synonyms, ["probability=0.5"], "synonyms")
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_groups_stay_together_and_no_reciprocal_pair_is_left() -> None:
 def test_what_cannot_be_built_is_said() -> None:
     with pytest.raises(DataError, match="Lonely: no training row is left of 2 texts"):
         build("Lonely", [Item("a", "one", ()), Item("b", "two", ("z",))], seed=0, test_share=0.5)
-    with pytest.raises(SettingError, match="test_share is 1.5; wanted a share between 0 and 1"):
+    with pytest.raises(SettingError, match="test_share came as 1.5; wanted a share between 0 and 1"):
         build("Ring", ring(9), seed=0, test_share=1.5)
 
 
@@ -203,8 +203,8 @@ def package(name: str, *asks: str, source: str = "") -> Package:
     return Package(name, source or name, f"about {name}", (), tuple((ask,) for ask in asks))
 
 
-def names_of(packages: list[Package], most: int = 10) -> dict[str, list[str]]:
-    found = related(asked_for(packages), packages, most)
+def names_of(packages: list[Package], max_labels: int = 10) -> dict[str, list[str]]:
+    found = related(asked_for(packages), packages, max_labels)
     return {packages[row].name: [packages[place].name for place in found[row].indices] for row in range(len(packages)) if found[row].nnz}
 
 
@@ -213,7 +213,7 @@ def test_related_packages_are_those_asked_for_together() -> None:
     apps = [package("x", "a", "b"), package("y", "a", "b"), package("z", "a", "c")]
     packages = [package("a"), package("b"), package("c"), *apps]
     assert names_of(packages) == {"a": ["b", "c"], "b": ["a"], "c": ["a"]}
-    assert names_of(packages, most=1) == {"a": ["b"], "b": ["a"], "c": ["a"]}
+    assert names_of(packages, max_labels=1) == {"a": ["b"], "b": ["a"], "c": ["a"]}
     siblings = [package("a", source="ab"), package("b", source="ab"), package("c"), *apps]
     assert names_of(siblings) == {"a": ["c"], "c": ["a"]}
 
@@ -275,10 +275,10 @@ def test_related_keeps_to_the_protocol(larger_index: Path) -> None:
 def test_wrong_settings_for_debian_are_named(index: Path) -> None:
     with pytest.raises(UnknownName, match="No task called 'dependent'. Did you mean 'depends'"):
         debian("dependent", index)
-    with pytest.raises(SettingError, match="with_name and most are for 'related'"):
+    with pytest.raises(SettingError, match="with_name and max_labels are for 'related'"):
         debian("depends", index, with_name=False)
-    with pytest.raises(SettingError, match="most is 0; wanted a whole number from 1"):
-        debian("related", index, most=0)
+    with pytest.raises(SettingError, match="max_labels came as 0; wanted 1 or more"):
+        debian("related", index, max_labels=0)
 
 
 @pytest.mark.parametrize(

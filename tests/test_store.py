@@ -1,4 +1,4 @@
-"""Model folders: what was saved answers the same to the last bit, and what is not a whole model folder is told in one line."""
+"""Model folders: what was saved answers the same to the last bit, and what is not a whole model folder is answered with one line."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def test_files_of_a_folder(saved: Path) -> None:
     assert not (saved / "default" / GRAPH).exists()
     model = json.loads((saved / "default" / MODEL).read_text())
     assert model["format"] == FORMAT and model["longtail"] == longtail.__version__
-    assert model["recipe"]["name"] == "default" and model["recipe"]["tables"]["encoder"]["dim"] == 64
+    (member,) = model["members"]
+    assert member["name"] == "default" and member["tables"]["encoder"]["dim"] == 64
+    assert member["encoder"]["kind"] == "bag" and member["encoder"]["dim"] == 64
+    assert member["label_vectors"]["labels"]["parts"] == ["text", "free"]
     with np.load(saved / "default" / LABELS) as arrays:
         assert arrays["counts"].tolist() == spelled_out().label_counts().tolist()
 
@@ -125,12 +128,12 @@ def test_a_model_without_label_texts(tmp_path: Path) -> None:
 # ---- folders that are none
 
 
-def fails(folder: Path, told: str, command: Command) -> None:
+def fails(folder: Path, message: str, command: Command) -> None:
     """In Python and on the command line alike."""
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         longtail.load(folder)
     (folder.parent / "texts.txt").write_text("x\n")
-    assert re.search(told, command.fails("predict", folder, folder.parent / "texts.txt"))
+    assert re.search(message, command.fails("predict", folder, folder.parent / "texts.txt"))
 
 
 def test_missing_files(folder: Path, tmp_path: Path, command: Command) -> None:
@@ -161,8 +164,8 @@ def test_damaged_files(name: str, damage: str, folder: Path, command: Command) -
     other = (folder / (WEIGHTS if name.endswith(".json") else MODEL)).read_bytes()
     changed = {"empty": b"", "nonsense": b"\x00nonsense\xff", "cut short": content[: len(content) // 2], "of another kind": other}[damage]
     (folder / name).write_bytes(changed)
-    told = {TOKENIZER: "cannot be read as JSON", MODEL: "is not of a model that longtail saved", GRAPH: "cannot be read as a graph"}
-    fails(folder, f"model/{name}.* {told.get(name, 'is damaged')} ", command)
+    messages = {TOKENIZER: "cannot be read as JSON", MODEL: "is not of a model that longtail saved", GRAPH: "cannot be read as a graph"}
+    fails(folder, f"model/{name}.* {messages.get(name, 'is damaged')} ", command)
 
 
 def changed(folder: Path, change: dict[str, Any]) -> None:
@@ -171,8 +174,16 @@ def changed(folder: Path, change: dict[str, Any]) -> None:
 
 
 def test_other_formats(folder: Path, command: Command) -> None:
-    changed(folder, {"format": 99, "rankers": None, "recipe": "of the future"})
-    fails(folder, f"model is of format 99 .longtail {re.escape(longtail.__version__)}.; this longtail reads format {FORMAT}", command)
+    changed(folder, {"format": 99, "members": "of the future"})
+    version = re.escape(longtail.__version__)
+    fails(
+        folder,
+        f"model is a model of format 99, written by longtail {version}; this longtail reads format {FORMAT}. "
+        f"Train it again, or type pip install longtail=={version}[.]",
+        command,
+    )
+    (folder / MODEL).write_text(json.dumps({"format": 3, "longtail": "0.3.0", "recipe": {"name": "eclare"}, "beyond": []}))
+    fails(folder, "format 3, written by longtail 0.3.0; .* Train it again, or type pip install longtail==0.3.0[.]", command)
 
 
 def test_foreign_models(folder: Path, command: Command) -> None:
@@ -181,13 +192,17 @@ def test_foreign_models(folder: Path, command: Command) -> None:
         fails(folder, "model.json is not of a model that longtail saved", command)
 
 
-def test_a_recipe_that_this_longtail_does_not_know(folder: Path, command: Command) -> None:
-    tables = json.loads((folder / MODEL).read_text())["recipe"]["tables"]
-    changed(folder, {"recipe": {"name": "eclare", "tables": {**tables, "encoder": {"kind": "recurrent"}}}})
-    with pytest.raises(LongtailError, match="model.json: No encoder called 'recurrent'"):
-        longtail.load(folder)
-    changed(folder, {"recipe": "eclare"})
-    fails(folder, "model.json is not of a model that longtail saved", command)
+def test_settings_that_this_longtail_does_not_know(folder: Path, command: Command) -> None:
+    (member,) = json.loads((folder / MODEL).read_text())["members"]
+    changed(folder, {"members": [{**member, "encoder": {"kind": "recurrent"}}]})
+    fails(folder, "model.json: No encoder called 'recurrent'", command)
+    changed(folder, {"members": [{**member, "encoder": {**member["encoder"], "gates": 3}}]})
+    fails(folder, "model.json: No setting of encoder called 'gates'", command)
+    changed(folder, {"members": [{**member, "label_vectors": {"labels": {"parts": ["text", "air"]}}}]})
+    fails(folder, "model.json: .*parts came as .*air", command)
+    for wrong in ("eclare", [], [3], [{"name": "eclare"}]):
+        changed(folder, {"members": wrong})
+        fails(folder, "model.json is not of a model that longtail saved", command)
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, TOKENIZER, MODEL])

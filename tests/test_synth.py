@@ -22,7 +22,7 @@ from longtail.data.catalogue import (
     COLOURS,
     DEPARTMENTS,
     LOOKS_EACH,
-    MOST_SERIES,
+    MAX_SERIES,
     N_SERIES,
     PRODUCTS_EACH,
     SERIES,
@@ -300,7 +300,7 @@ def test_families_are_as_large_as_their_rows_are_long() -> None:
     row_ends = np.cumsum([0, *[1] * 20, *[9] * 20])
     assert synth_module._families(row_ends, 2, 50).tolist() == [0, 5, 50]
     assert synth_module._families(row_ends, 4, 50).tolist() == [0, 3, 5, 28, 50]
-    assert synth_module._families(row_ends, 2, 500).tolist() == [0, 50, 200, 350, 500]  # none of more than MOST_FAMILY
+    assert synth_module._families(row_ends, 2, 500).tolist() == [0, 50, 200, 350, 500]  # none of more than MAX_FAMILY
     assert synth_module._families(row_ends, 4, 4).tolist() == [0, 1, 3, 4]  # none without a label
 
 
@@ -331,12 +331,12 @@ def test_the_words_of_the_shop_are_distinct() -> None:
     named = [f"{look} {product}" for items, looks in DEPARTMENTS.values() for product in items.split(", ") for look in looks.split(", ")]
     assert len(set(named)) == len(named) == len(products) * LOOKS_EACH
     assert len(set(SERIES.split(", "))) == N_SERIES
-    assert len(set(series_names(MOST_SERIES))) == MOST_SERIES
+    assert len(set(series_names(MAX_SERIES))) == MAX_SERIES
     for kind in (USES, COLOURS, SIZES):
         assert len(set(kind.split(", "))) == len(kind.split(", "))
     assert math.gcd(77, LOOKS_EACH * len(USES.split(", "))) == 1  # the step that mixes looks and uses meets all of them
     assert math.gcd(77, len(COLOURS.split(", ")) * len(SIZES.split(", "))) == 1  # and that of colours and sizes
-    assert synth_module.MOST_FAMILY <= len(COLOURS.split(", ")) * len(SIZES.split(", "))
+    assert synth_module.MAX_FAMILY <= len(COLOURS.split(", ")) * len(SIZES.split(", "))
     assert len(set(brand_names(14_000))) == 14_000  # more than the syllables give
     words = shop_words(brands_each=8, n_series=200)
     texts = Texts(words.buffer, words.offsets)
@@ -355,16 +355,16 @@ def test_more_niches_than_the_tree_has_leaves() -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ((0, 5, 5, 2), "train is 0; wanted a whole number from 1"),
-        ((5, -1, 5, 2), "test is -1; wanted a whole number from 1"),
-        ((5, 5, 0, 2), "labels is 0; wanted a whole number from 1"),
-        ((5.5, 5, 5, 2), "train is 5.5; wanted a whole number"),
-        ((5, 5, 2**30, 2), "labels is 1073741824; wanted a whole number from 1"),
-        ((5, 5, 5, 0.5), "labels_per_point is 0.5; wanted 1 to 5"),
-        ((5, 5, 5, 0), "labels_per_point is 0; wanted 1 to 5"),
-        ((5, 5, 5, -2), "labels_per_point is -2; wanted 1 to 5"),
-        ((5, 5, 5, 6), "labels_per_point is 6; wanted 1 to 5"),
-        ((5, 5, 5, math.nan), "labels_per_point is nan; wanted 1 to 5"),
+        ((0, 5, 5, 2), "train came as 0; wanted a number from 1 to 1,073,741,823."),
+        ((5, -1, 5, 2), "test came as -1; wanted a number from 1 to 1,073,741,823."),
+        ((5, 5, 0, 2), "labels came as 0; wanted a number from 1 to 1,073,741,823."),
+        ((5.5, 5, 5, 2), "train came as 5.5; wanted a whole number."),
+        ((5, 5, 2**30, 2), "labels came as 1073741824; wanted a number from 1 to 1,073,741,823."),
+        ((5, 5, 5, 0.5), "labels_per_point came as 0.5; wanted 1 to 5"),
+        ((5, 5, 5, 0), "labels_per_point came as 0; wanted 1 to 5"),
+        ((5, 5, 5, -2), "labels_per_point came as -2; wanted 1 to 5"),
+        ((5, 5, 5, 6), "labels_per_point came as 6; wanted 1 to 5"),
+        ((5, 5, 5, math.nan), "labels_per_point came as nan; wanted 1 to 5"),
         ((5, 5, 30, 2), "10 pairs, fewer than the 30 labels; every label wants one. Ask for labels_per_point of 6 or more"),
         ((2**29, 5, 2**28, 2**20), "are too many"),
     ],

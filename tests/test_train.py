@@ -21,8 +21,8 @@ from longtail.data.augment.choose import validation_split
 from longtail.data.augment.gandalf import Gandalf
 from longtail.estimator import named_augmentation
 from longtail.inference import stacking as weighing
+from longtail.models.label_rows import LabelRows
 from longtail.models.network import Network
-from longtail.models.ragged import TokenBatch
 from longtail.recipes.recipe import Recipe, make_recipe, read_recipe
 from longtail.storage.model_folder import _packed
 from longtail.tokens.tokenizer import Tokenizer
@@ -129,7 +129,7 @@ def test_other_rows_in_each_epoch_the_same_for_the_same_seed(data: Dataset) -> N
 
 def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """LabelMix puts rows that it leaves alone first; each must keep the shortlist of the row it was made from."""
-    seen: list[tuple[TokenBatch, Tensor]] = []
+    seen: list[tuple[LabelRows, Tensor]] = []
 
     def looked_at(rows: Rows, places: Tensor, epoch: int) -> Step:
         step = take(rows, places, epoch)

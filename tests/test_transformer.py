@@ -24,11 +24,11 @@ from longtail.models.encoders import transformer as module
 from longtail.models.encoders.bag import Bag
 from longtail.models.encoders.lengths import runs_of_like_length
 from longtail.models.encoders.transformer import Transformer, TransformerEncoder
-from longtail.models.label_vectors import fused
+from longtail.models.losses import all_labels
 from longtail.models.network import Network
-from longtail.models.ragged import RaggedRows, TokenBatch
 from longtail.models.table import Table
 from longtail.tokens.pretrained import Pretrained
+from longtail.tokens.rows import TokenRows
 from tests.pretrained import CONFIGS, save_model, save_rules
 from tests.tensors import ragged
 from tests.tensors import same_numbers as same_numbers
@@ -90,9 +90,9 @@ def test_depths_side_by_side(tmp_path: Path, kind: str, pooling: str) -> None:
     for depths, wanted in ((2, (0, 2)), (3, (0, 1, 2))):
         encoder = Transformer(str(tmp_path), pooling, adapter=4, depths=depths).build().eval()
         found = encoder(TOKENS, start_table(encoder))
-        assert found.shape == (len(ROWS), encoder.hidden) and encoder.hidden == depths * model.config.hidden_size
+        assert found.shape == (len(ROWS), encoder.hidden_dim) and encoder.hidden_dim == depths * model.config.hidden_size
         assert torch.allclose(found, by_itself(model, pooling, wanted), atol=1e-5)
-        assert encoder.head(found, "labels").shape == (len(ROWS), model.config.hidden_size)
+        assert encoder.project(found, "labels").shape == (len(ROWS), model.config.hidden_size)
 
 
 def test_depths_that_cannot_be(folder: Path) -> None:
@@ -120,12 +120,12 @@ def test_from_texts_through_a_table(folder: Path) -> None:
     save_rules(folder)
     tokenizer = Pretrained(str(folder), max_tokens=8).fit(["red tea"])
     encoder = Transformer(str(folder)).build().eval()
-    encoder.fits(tokenizer.n_tokens)
     table = Table(tokenizer.n_tokens, 16, 1.0)
     with torch.no_grad():
-        table.weight.copy_(start_table(encoder))
-    rows = tokenizer(["green teas", "a cup"])
-    batch = RaggedRows(rows.ids, rows.weights, rows.offsets, torch.device("cpu")).all()
+        vectors = encoder.take_token_vectors(tokenizer.n_tokens)
+        assert vectors is not None and encoder.take_token_vectors(tokenizer.n_tokens) is None  # they are the table's now
+        table.weight[1:] = vectors
+    batch = tokenizer(["green teas", "a cup"]).batch()
     model = transformers.AutoModel.from_pretrained(folder).eval()
     each = [model(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(dim=0) for ids in ([2, 7, 5, 6, 3], [2, 11, 8, 3])]
     wanted = torch.stack(each)
@@ -143,9 +143,9 @@ def test_empty_texts(folder: Path) -> None:
     encoder = Transformer(str(folder)).build()
     table = start_table(encoder).requires_grad_()
     empty = torch.empty(0, dtype=torch.int64)
-    nothing = encoder(TokenBatch(empty, torch.empty(0), torch.zeros(4, dtype=torch.int64)), table)
+    nothing = encoder(TokenRows(empty, torch.empty(0), torch.zeros(4, dtype=torch.int64), 9), table)
     assert torch.equal(nothing, torch.zeros(3, 16))
-    assert encoder(TokenBatch(empty, torch.empty(0), torch.zeros(1, dtype=torch.int64)), table).shape == (0, 16)
+    assert encoder(TokenRows(empty, torch.empty(0), torch.zeros(1, dtype=torch.int64), 9), table).shape == (0, 16)
     hidden = encoder(ragged([], [(3, 1.0), (4, 1.0)], []), table)
     hidden.square().sum().backward()
     assert table.grad is not None and table.grad.isfinite().all()
@@ -267,7 +267,7 @@ def test_half_the_bits(folder: Path, texts_at_once: int) -> None:
     wanted = encoder(TOKENS, table)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = encoder(TOKENS, table)
-        vectors = encoder.head(hidden, "labels")
+        vectors = encoder.project(hidden, "labels")
     assert hidden.dtype == torch.float32 and not torch.equal(hidden, wanted)
     assert torch.allclose(hidden, wanted, atol=0.1)
     vectors.float().square().sum().backward()
@@ -291,7 +291,7 @@ def test_texts_end_to_end(tmp_path: Path, pooling: str, texts_at_once: int, monk
     encoder = wide_heads(tmp_path, pooling=pooling, texts_at_once=texts_at_once).eval()
     table = start_table(encoder).requires_grad_()
     weights = [table, *encoder.parameters()]
-    above = torch.randn(len(ROWS), encoder.hidden)
+    above = torch.randn(len(ROWS), encoder.hidden_dim)
     calls = []
     encoder.model.register_forward_pre_hook(lambda *_: calls.append(1))
     with monkeypatch.context() as patch:
@@ -308,18 +308,18 @@ def test_texts_end_to_end(tmp_path: Path, pooling: str, texts_at_once: int, monk
 
 
 def test_prediction_rounds_as_training_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "matrix_type", lambda device: torch.bfloat16)
+    monkeypatch.setattr(all_labels, "matrix_type", lambda device: torch.bfloat16)
     encoder = Transformer(str(folder)).build().eval()
-    table = Table(len(start_table(encoder)), encoder.hidden, scale=1.0)
+    table = Table(len(start_table(encoder)), encoder.hidden_dim, scale=1.0)
     with torch.no_grad():
         exact = encoder(TOKENS, table.weight)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             rounded = encoder(TOKENS, table.weight)
-    found = Network(table, encoder, encoder.hidden, encoder.hidden).hidden(TOKENS)
+    found = Network(table, encoder, encoder.hidden_dim, encoder.hidden_dim).hidden(TOKENS)
     assert found.dtype == torch.float32 and torch.equal(found, rounded) and not torch.equal(found, exact)
-    bag = Bag(dim=encoder.hidden).build().eval()  # whose work is to add up vectors
+    bag = Bag(dim=encoder.hidden_dim).build().eval()  # whose work is to add up vectors
     with torch.no_grad():
-        assert torch.equal(Network(table, bag, encoder.hidden, encoder.hidden).hidden(TOKENS), bag(TOKENS, table.weight))
+        assert torch.equal(Network(table, bag, encoder.hidden_dim, encoder.hidden_dim).hidden(TOKENS), bag(TOKENS, table.weight))
 
 
 def test_end_to_end_with_dropout_and_half_the_bits(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_end_to_end_with_dropout_and_half_the_bits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_what_lies_end_to_end(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    bert, cpu, gpu = Transformer("none", hidden=32, layers=1, heads=2).build().model, torch.device("cpu"), torch.device("cuda")
+    bert, cpu, gpu = Transformer("none", hidden=32, layers=1, attention_heads=2).build().model, torch.device("cpu"), torch.device("cuda")
     monkeypatch.setattr(packed, "_kernel_runs", lambda _: runs)
     assert packed.can_pack(bert, packed.LONGEST, gpu) == runs and packed.can_pack(bert, packed.LONGEST, cpu)
     assert not packed.can_pack(bert, packed.LONGEST + 1, gpu) and not packed.can_pack(bert, packed.LONGEST + 1, cpu)
@@ -480,7 +480,7 @@ def test_on_a_gpu(folder: Path, texts_at_once: int) -> None:
     table = start_table(encoder)
     wanted = encoder(TOKENS, table)
     table = table.cuda().requires_grad_()
-    tokens = TokenBatch(TOKENS.ids.cuda(), TOKENS.weights.cuda(), TOKENS.offsets.cuda())
+    tokens = TOKENS.to(torch.device("cuda"))
     above = torch.randn_like(wanted)
     slopes = torch.autograd.grad(wanted, [*encoder.parameters()], above)
     encoder.cuda()
@@ -505,16 +505,16 @@ def test_heads_by_hand(folder: Path) -> None:
         linear.bias.data.fill_(0.5 if name == "labels" else -0.5)
     hidden = torch.tensor([[1.0, -2.0, *[0.0] * 14]])
     encoder.eval()
-    assert torch.allclose(encoder.head(hidden, "labels"), torch.tensor([[1.5, -1.5]]).tanh())
-    assert torch.equal(encoder.head(hidden, "clusters"), encoder.head(hidden, "labels"))
-    assert torch.allclose(encoder.head(hidden, "classifiers"), torch.tensor([[0.5, -2.5]]))
+    assert torch.allclose(encoder.project(hidden, "labels"), torch.tensor([[1.5, -1.5]]).tanh())
+    assert torch.equal(encoder.project(hidden, "clusters"), encoder.project(hidden, "labels"))
+    assert torch.allclose(encoder.project(hidden, "classifiers"), torch.tensor([[0.5, -2.5]]))
     encoder.train()
     for task in ("labels", "classifiers"):
-        dropped = torch.stack([encoder.head(hidden, task) for _ in range(100)])
+        dropped = torch.stack([encoder.project(hidden, task) for _ in range(100)])
         assert 0.3 < (dropped == 0).float().mean() < 0.7
     assert Transformer(str(folder), projection=2).output_dim == 2
     plain = Transformer(str(folder)).build()
-    assert plain.head(hidden, "labels") is hidden and plain.head(hidden, "classifiers") is hidden
+    assert plain.project(hidden, "labels") is hidden and plain.project(hidden, "classifiers") is hidden
 
 
 # --- what is saved
@@ -538,19 +538,19 @@ def test_round_trip_without_the_folder(tmp_path: Path, kind: str) -> None:
     other.load_state_dict(load_file(tmp_path / "weights.safetensors"), assign=True)
     hidden = other(TOKENS, table)
     assert torch.equal(hidden, encoder(TOKENS, table))
-    assert torch.equal(other.head(hidden, "classifiers"), encoder.head(hidden, "classifiers"))
+    assert torch.equal(other.project(hidden, "classifiers"), encoder.project(hidden, "classifiers"))
     assert other.architecture() == encoder.architecture() == json.loads(told) and other.most_tokens == encoder.most_tokens
 
 
 def test_random_weights_for_any_tokens() -> None:
-    settings = Transformer("none", hidden=24, layers=2, heads=3)
+    settings = Transformer("none", hidden=24, layers=2, attention_heads=3)
     assert (settings.dim, settings.output_dim) == (24, 24)
     torch.manual_seed(1)
     encoder = settings.build().eval()
     torch.manual_seed(1)
     again = settings.build().eval()
     assert encoder.word_vectors is None and len(encoder.model.encoder.layer) == 2
-    encoder.fits(1000)  # there are no vectors that tokens would have to fit
+    assert encoder.take_token_vectors(1000) is None  # there are no vectors that tokens would have to fit
     table = torch.randn(1000, 24)
     tokens = ragged([(999, 1.0), (3, 1.0)], [(3, 1.0), (999, 1.0)])
     hidden = encoder(tokens, table)
@@ -566,7 +566,7 @@ def test_the_library_stays_silent(folder: Path, capfd: pytest.CaptureFixture[str
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     Transformer(str(folder)).build()
-    Transformer("none", hidden=8, layers=1, heads=1).build()
+    Transformer("none", hidden=8, layers=1, attention_heads=1).build()
     said = capfd.readouterr()
     assert said.out == said.err == ""
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
@@ -586,9 +586,10 @@ def test_weights_in_half_the_bits_are_widened(tmp_path: Path) -> None:
 
 def test_tokens_that_do_not_fit(folder: Path) -> None:
     encoder = Transformer(str(folder)).build()
-    encoder.fits(13)
     with pytest.raises(SettingError, match="tokenizer does not fit the encoder: it has 13 tokens, and .* has 12 word vectors"):
-        encoder.fits(14)
+        encoder.take_token_vectors(14)
+    vectors = encoder.take_token_vectors(13)
+    assert vectors is not None and len(vectors) == 12
 
 
 @pytest.mark.parametrize(("kind", "most"), [("bert", 16), ("roberta", 14)])  # RoBERTa's positions begin at 2
@@ -651,7 +652,7 @@ def test_a_missing_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ({"projection": -1}, "projection came as -1; wanted 0 or more."),
         ({"texts_at_once": -1}, "texts_at_once came as -1; wanted 0 or more."),
         ({"layers": 0}, "layers came as 0; wanted 1 or more."),
-        ({"dropout": 1.0}, "dropout came as 1.0; wanted a share from 0 to below 1."),
+        ({"dropout": 1.0}, "dropout came as 1.0; wanted a number from 0 to below 1."),
         ({"hidden": 10, "attention_heads": 4}, "hidden came as 10 with 4 attention heads; wanted a multiple of attention_heads."),
     ],
 )

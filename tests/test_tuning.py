@@ -14,17 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from longtail import XMC, Dataset
-from longtail.cli.tune import tune as tune_command
+from longtail.cli.main import app
 from longtail.core.errors import DataError, LongtailError, MissingExtra, SettingError, UnknownName
 from longtail.core.registry import recipes
 from longtail.data.augment.choose import validation_split
 from longtail.evaluation.evaluate import evaluate
-from longtail.experiments.tuning.space import Choices, Numbers, default_space, drawn, read_space
-from longtail.experiments.tuning.tune import _Search, toml_text, tune
+from longtail.experiments.tuning.search import Search
+from longtail.experiments.tuning.space import Choices, Interval, default_space, drawn, read_space
+from longtail.experiments.tuning.toml import toml_text
+from longtail.experiments.tuning.tune import tune
 from longtail.recipes.recipe import read_recipe
 from tests.spelled import spelled_out, write_table
 from tests.tensors import same_numbers as same_numbers
@@ -51,11 +54,11 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[[Reached], list[tuple[st
     def install(reached: Reached) -> list[tuple[str, ...]]:
         begun: list[tuple[str, ...]] = []
 
-        def metrics(search: _Search, settings: tuple[str, ...], augmentation: str, checkpoint: Path) -> dict[str, float]:
+        def metrics(search: Search, settings: tuple[str, ...], augmentation: str, checkpoint: Path) -> dict[str, float]:
             begun.append((*settings, augmentation))
             return {search.by: reached(dict(word.split("=") for word in settings), augmentation)}
 
-        monkeypatch.setattr(_Search, "_metrics", metrics)
+        monkeypatch.setattr(Search, "_metrics", metrics)
         return begun
 
     return install
@@ -73,9 +76,9 @@ def test_a_space_is_read_as_it_is_typed() -> None:
         "vectors=../a,none",
     ]
     assert read_space(typed) == (
-        Numbers("learning_rate", 0.001, 0.01, log=True),
-        Numbers("epochs", 5, 20),
-        Numbers("clusters.game", 0.0, 0.5),
+        Interval("learning_rate", 0.001, 0.01, log=True),
+        Interval("epochs", 5, 20),
+        Interval("clusters.game", 0.0, 0.5),
         Choices("encoder.dropout", ("0.0", "0.2", "0.5")),
         Choices("vectors", ("../a", "none")),
     )
@@ -374,16 +377,41 @@ def test_a_recipe_is_written_as_it_was_read(name: str) -> None:
     assert tomllib.loads(toml_text(tables)) == tables
 
 
+def test_members_are_written_with_their_tables() -> None:
+    members = [{"base": "dpr", "encoder": {"dim": 3}, "stages": [{"epochs": 1}, {"epochs": 2}]}, {"base": "astec"}]
+    tables = {"stages": [{"epochs": 3}], "members": members, "labels": {"parts": ["text"], "block": {}}, "mixed": [1, {"a b": [True]}]}
+    text = toml_text(tables)
+    assert tomllib.loads(text) == tables
+    assert [line for line in text.splitlines() if line.startswith("[")] == [
+        *("[labels]", "[labels.block]", "[[stages]]", "[[members]]", "[members.encoder]", "[[members.stages]]", "[[members.stages]]"),
+        "[[members]]",
+    ]
+    assert 'mixed = [1, {"a b" = [true]}]' in text.splitlines()
+    with pytest.raises(TypeError, match="None came as a value of TOML"):
+        toml_text({"patience": None})
+
+
+TOML_TEXTS = st.text(st.characters(codec="utf-8"), max_size=4)
+TOML_VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TOML_TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TOML_TEXTS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(TOML_TEXTS, TOML_VALUES, max_size=4))
+def test_any_tables_are_read_back(tables: dict[str, Any]) -> None:
+    assert tomllib.loads(toml_text(tables)) == tables
+
+
 def test_the_command_writes_a_recipe_and_says_what_to_type(data: Dataset, tmp_path: Path, trials: Any, monkeypatch: Any) -> None:
     begun = trials(lambda settings, augmentation: by_rate(settings, augmentation) + 5 * (augmentation != "none"))
     monkeypatch.chdir(tmp_path)
     assert data.label_texts is not None
     write_table(Path("rows.csv"), data.train, data.label_texts)
-    app = typer.Typer()
-    app.command()(tune_command)
 
     def run(*more: str) -> Any:
-        common = ["default", "rows.csv", "dim=16", "--labels", "labels", "--separator", "|", "--space", RATES[0]]
+        common = ["tune", "default", "rows.csv", "dim=16", "--labels", "labels", "--separator", "|", "--space", RATES[0]]
         return CliRunner().invoke(app, [*common, "--augment", "none,gandalf:delta=0.2,mark=x", *more])
 
     done = run("--trials", "6", "--test-share", "0.2")

@@ -9,52 +9,44 @@ from typing import Annotated
 
 import typer
 
+from longtail.cli.options import ModelFolder, show
 from longtail.core.errors import DataError, SettingError
 
-models_app = typer.Typer()
 labels_app = typer.Typer(help="Labels of a trained model, added by their texts or removed, without training.", no_args_is_help=True)
 
-Model = Annotated[Path, typer.Argument(help="A model folder.", show_default=False)]
 
-
-@models_app.command()
 def index(
-    model: Model,
+    model: ModelFolder,
     recall: Annotated[float, typer.Option(help="Wanted share of the k best labels.")] = 0.98,
     kind: Annotated[
-        str | None, typer.Option(help="exact, int8, binary or hnsw; the fastest that reaches the recall unless told.", show_default=False)
+        str | None, typer.Option(help="exact, int8, binary or hnsw; the fastest that reaches the recall unless given.", show_default=False)
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Labels that recall is measured over.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of the texts that are asked.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the texts that recall is measured on.")] = 0,
 ) -> None:
-    """Build an index of a model's label vectors, chosen by measured recall; the model answers with it from then on."""
-    from rich.console import Console
-
+    """Build an index of a model's label vectors, chosen by measured recall; the model searches it from then on."""
     from longtail.storage.indexing import index_model, index_table
 
-    tried = index_model(model, kind, recall, k, seed)
-    Console().print(index_table(tried))
+    show(index_table(index_model(model, kind, recall, k, seed)))
     sys.stderr.write(f"Wrote {model / 'index'}; `longtail predict {model}` and `longtail serve {model}` use it.\n")
 
 
-@models_app.command()
 def explain(
-    model: Model,
-    text: Annotated[str, typer.Argument(help="The text that was asked.", show_default=False)],
-    label: Annotated[str | None, typer.Option(help="Id or text of a label; the first predicted unless told.", show_default=False)] = None,
+    model: ModelFolder,
+    text: Annotated[str, typer.Argument(help="The text to predict labels for.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Id or text of a label; the first predicted unless given.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Why a label is predicted for a text: parts of its vector, tokens, training rows, a path in the label graph."""
     from longtail.estimator import load
 
     wanted = int(label) if label is not None and label.isdecimal() else label
-    found = load(model, device="cpu").explain(text, wanted)
-    typer.echo(json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if as_json else str(found))
+    explanation = load(model, device="cpu").explain(text, wanted)
+    typer.echo(json.dumps(explanation.as_dict(), ensure_ascii=False, indent=1) if as_json else str(explanation))
 
 
-@models_app.command()
 def export(
-    model: Model,
+    model: ModelFolder,
     out: Annotated[Path, typer.Argument(help="New folder to write.", show_default=False)],
     to: Annotated[str, typer.Option(help="onnx, npy, parquet or sentence-transformers.")] = "onnx",
 ) -> None:
@@ -68,9 +60,8 @@ def export(
     sys.stderr.write(f"Wrote {', '.join(names)} to {out}.\n")
 
 
-@models_app.command()
 def serve(
-    model: Model,
+    model: ModelFolder,
     others: Annotated[list[str] | None, typer.Argument(metavar="[NAME=MODEL]...", help="More models, each with a name.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
@@ -89,10 +80,10 @@ def serve(
 
 @labels_app.command()
 def add(
-    model: Model,
+    model: ModelFolder,
     texts: Annotated[str, typer.Argument(help="A file with the text of a new label a line, or - for standard input.")] = "-",
 ) -> None:
-    """Give a model new labels by their texts; it answers with them at once."""
+    """Give a model new labels by their texts; it predicts them at once."""
     from longtail.estimator import load
 
     new = [line for line in _lines(texts) if line.strip()]
@@ -104,7 +95,7 @@ def add(
 
 @labels_app.command()
 def remove(
-    model: Model,
+    model: ModelFolder,
     ids: Annotated[list[str], typer.Argument(help="Ids of labels, or a file with an id a line.", show_default=False)],
 ) -> None:
     """Never predict these labels again; ids of all others stay as they are."""

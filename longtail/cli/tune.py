@@ -1,4 +1,4 @@
-"""The command that searches settings: tune."""
+"""longtail tune: search the hyperparameters of a recipe."""
 
 from __future__ import annotations
 
@@ -8,38 +8,23 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.options import (
-    Data,
-    Device,
-    Encoding,
-    Fields,
-    LabelsColumn,
-    LabelTexts,
-    Seed,
-    Separator,
-    TestShare,
-    TextColumn,
-    augmentations,
-    read_data,
-    show,
-)
+from longtail.cli.options import DataOptions, DataPath, Device, RecipeName, parse_augmentations, reads_data, show
 from longtail.core.errors import SettingError
 
-tune_app = typer.Typer()
 
-
-@tune_app.command()
+@reads_data
 def tune(
-    recipe: Annotated[str, typer.Argument(help="A name of: longtail list recipes; or a TOML file.", show_default=False)],
-    data: Data,
+    recipe: RecipeName,
+    data: DataPath,
+    options: DataOptions,
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that all trials have, or begin with, such as ensemble=1.")
     ] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
-            help='What to search, once a setting: "learning_rate=1e-3..1e-2 log", "epochs=5..20", "encoder.dropout=0.0,0.2,0.5". '
-            "A handful that fits the recipe unless told.",
+            help='Hyperparameters to search, once each: "learning_rate=1e-3..1e-2 log", "epochs=5..20", "encoder.dropout=0.0,0.2,0.5". '
+            "A handful that fits the recipe unless given.",
             show_default=False,
         ),
     ] = None,
@@ -51,51 +36,42 @@ def tune(
     augment: Annotated[str, typer.Option(help="Augmentations to choose from, parted by commas: none,gandalf,labelmix.")] = "none",
     study: Annotated[Path, typer.Option(help="Folder of the search; what is there is not run again.")] = Path("tuned"),
     out: Annotated[Path, typer.Option("--out", help="Recipe file to write.")] = Path("tuned.toml"),
-    share: Annotated[float, typer.Option(help="Of the training rows, held out to judge by.")] = 0.1,
+    share: Annotated[float, typer.Option(help="Share of the training rows held out for validation.")] = 0.1,
     device: Device = None,
-    text: TextColumn = None,
-    labels: LabelsColumn = None,
-    separator: Separator = None,
-    label_texts: LabelTexts = None,
-    fields: Fields = "title",
-    encoding: Encoding = "utf-8",
-    test_share: TestShare = 0.0,
-    seed: Seed = 0,
 ) -> None:
-    """Search the settings of a recipe that do best on rows held out of the training rows; test rows are not looked at.
+    """Search the hyperparameters of a recipe that do best on rows held out of the training rows; test rows are not looked at.
 
     Ctrl-C loses nothing, a kill what the trial under way did since its last checkpoint; the same command goes on.
     """
+    from longtail.experiments.tuning.results import tuned_table
     from longtail.experiments.tuning.tune import tune as search
-    from longtail.experiments.tuning.tune import tuned_table
 
     if out.suffix != ".toml":
         raise SettingError(f"{out} is to be written; wanted a name that ends in .toml, as recipes do.")
     if out.resolve() == Path(recipe).resolve():
         raise SettingError(f"{out} is the recipe that is searched; wanted another name for --out.")
-    rows = read_data(data, text, labels, separator, label_texts, fields, encoding, test_share, seed)
+    dataset = options.read(data)
     try:
-        found = search(
+        tuned = search(
             recipe,
-            rows,
+            dataset,
             space or (),
             folder=study,
             settings=settings or (),
-            augment=augmentations(augment),
+            augment=parse_augmentations(augment),
             by=by,
             trials=trials,
             minutes=minutes,
             share=share,
-            seed=seed,
+            seed=options.seed,
             device=device,
         )
     except KeyboardInterrupt:
         sys.stderr.write(f"Stopped; {study} holds every trial that ended. Type the same command to go on.\n")
         raise
-    show(tuned_table(found))
-    found.save(out)
-    if len(found.trials) < trials:
-        sys.stderr.write(f"{len(found.trials)} of {trials} trials were run; the same command runs the rest.\n")
-    more = "" if found.augmentation == "none" else f" --augment {found.augmentation}"
-    more += f" --test-share {test_share} --seed {seed}" if test_share else ""
-    sys.stderr.write(f"Wrote {out}. Next: longtail train {out} {data}{more} --out model\n")
+    show(tuned_table(tuned))
+    tuned.save(out)
+    if len(tuned.trials) < trials:
+        sys.stderr.write(f"{len(tuned.trials)} of {trials} trials were run; the same command runs the rest.\n")
+    augmented = "" if tuned.augmentation == "none" else f" --augment {tuned.augmentation}"
+    sys.stderr.write(f"Wrote {out}. Next: longtail train {out} {data}{augmented}{options.split_flags} --out model\n")

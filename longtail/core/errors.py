@@ -32,11 +32,10 @@ class UnknownName(SettingError):
     "No format called 'parket'. Did you mean 'parquet'? Known: csv, parquet."
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], takes_own: bool = False) -> None:
         known = sorted(known)
-        near = get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"No {kind} called {name!r}.{hint} Known: {', '.join(known)}.")
+        own = f" {OWN}" if takes_own else ""
+        super().__init__(f"No {kind} called {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.{own}")
 
 
 class MissingExtra(LongtailError):
@@ -44,3 +43,16 @@ class MissingExtra(LongtailError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'longtail[{extra}]'")
+
+
+OWN = "For one of your own write 'package.module:Name'."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that is spelled most like this one, as a sentence to put behind a message; empty where none is close.
+
+    >>> did_you_mean("parket", ["csv", "parquet"])
+    " Did you mean 'parquet'?"
+    """
+    near = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""What becomes of memory that was freed: the C library keeps it for this process, or gives it back to the system."""
+"""Freed memory: the C library keeps it for this process, or gives it back to the system."""
 
 from __future__ import annotations
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from longtail.core.errors import UnknownName
+from longtail.core.checks import OWN_NAME
+from longtail.core.errors import SettingError, UnknownName
 
 # name -> (where it lives, what it is); formats stand in the order in which they are tried on a path
 FORMATS = {
@@ -86,6 +88,8 @@ LOSSES = {
 }
 
 KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS, "tokens": TOKENS, "encoders": ENCODERS, "losses": LOSSES}
+SINGULAR = {"losses": "loss"}
+CLOSED = ("formats",)  # kinds that take nothing of the user's own: the format of files is recognised, not named
 
 
 def recipes() -> dict[str, Path]:
@@ -101,26 +105,57 @@ def tables() -> dict[str, Path]:
 
 
 def load(kind: str, name: str) -> Any:
-    """What is registered under `name`.
+    """The class or function that is registered under `name`, or one of the user's own by its place, 'package.module:Name'.
 
     >>> load("formats", "xc").__name__
     'XCRaw'
+    >>> load("augmentations", "longtail.data.augment.gandalf:Gandalf").__name__
+    'Gandalf'
     """
     table = KINDS[kind]
-    if name not in table:
-        raise UnknownName("loss" if kind == "losses" else kind.removesuffix("s"), name, table)
-    module, _, attribute = table[name][0].partition(":")
+    takes_own = kind not in CLOSED
+    if name in table:
+        return _found(table[name][0])
+    if takes_own and OWN_NAME.fullmatch(name):
+        try:
+            return _found(name)
+        except (ImportError, AttributeError) as error:
+            raise SettingError(f"{name!r} came for one of the {kind}: {error}. Wanted 'package.module:Name' to import.") from error
+    raise UnknownName(SINGULAR.get(kind, kind.removesuffix("s")), name, table, takes_own)
+
+
+def name_of(kind: str, found: type) -> str:
+    """The name by which `load` finds a class again: its short name, or its place where it is one of the user's own.
+
+    >>> name_of("formats", load("formats", "xc")), name_of("encoders", Path)[-5:]
+    ('xc', ':Path')
+    """
+    place = f"{found.__module__}:{found.__qualname__}"
+    return next((name for name, (own, _) in KINDS[kind].items() if own == place), place)
+
+
+def _found(place: str) -> Any:
+    module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
 
 
-FILES = {"recipes": recipes, "tables": tables}  # kinds of names that are files
-LISTED = (*KINDS, *FILES, "peers")
+def _in_files(paths: dict[str, Path]) -> list[tuple[str, str]]:
+    return [(name, str(tomllib.loads(path.read_text(encoding="utf-8")).get("about", ""))) for name, path in paths.items()]
+
+
+def _peers() -> list[tuple[str, str]]:
+    return [(name, peer.what) for name, peer in import_module("longtail.experiments.compare.peers.table").PEERS.items()]
+
+
+# kinds of names that are no parts: what to call for their names and lines
+OTHERS: dict[str, Callable[[], list[tuple[str, str]]]] = {
+    "recipes": lambda: _in_files(recipes()),
+    "tables": lambda: _in_files(tables()),
+    "peers": _peers,
+}
+LISTED = (*KINDS, *OTHERS)
 
 
 def describe_names(kind: str) -> list[tuple[str, str]]:
     """Each name of a kind with one line of what it is."""
-    if kind in FILES:
-        return [(name, str(tomllib.loads(path.read_text(encoding="utf-8")).get("about", ""))) for name, path in FILES[kind]().items()]
-    if kind == "peers":
-        return [(name, peer.what) for name, peer in import_module("longtail.experiments.compare.peers.table").PEERS.items()]
-    return [(name, what) for name, (_, what) in KINDS[kind].items()]
+    return OTHERS[kind]() if kind in OTHERS else [(name, what) for name, (_, what) in KINDS[kind].items()]

@@ -1,18 +1,21 @@
-"""Settings as they are typed, `delta=0.2`, made into the dataclass that they belong to."""
+"""Settings, as they are typed, `delta=0.2`, or as a TOML table holds them, made into the dataclass that they belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from longtail.core.checks import Described, OneOf, refused
 from longtail.core.errors import SettingError, UnknownName
-from longtail.data.vectors import read_vectors
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Mapping: "a file of word vectors"}
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
 
 
 def build(cls: type[T], typed: Iterable[str], name: str) -> T:
@@ -23,60 +26,20 @@ def build(cls: type[T], typed: Iterable[str], name: str) -> T:
     >>> made.delta, made.mark
     (0.2, 'xxlabelxx')
     """
-    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-    kinds = {key: _kinds(kind) for key, kind in get_type_hints(cls).items() if key in known}
-    settings: dict[str, Any] = {}
+    hints = types_of(cls)
+    settings: dict[str, object] = {}
     for word in typed:
-        key, equals, value = word.partition("=")
+        key, equals, text = word.partition("=")
         if not equals:
-            raise SettingError(f"{word!r} came behind {name}; wanted settings such as {next(iter(known))}=VALUE.")
-        if key not in known:
-            raise UnknownName(f"setting of {name}", key, known)
+            raise SettingError(f"{word!r} came behind {name}; wanted settings such as {next(iter(hints))}=VALUE.")
+        _check_known(key, hints, name)
         if key in settings:
             raise SettingError(f"{key} was given twice; wanted it once.")
-        settings[key] = _parsed(kinds[key], key, value)
-    for key, field in known.items():
-        if key not in settings and field.default is MISSING and field.default_factory is MISSING:
-            raise SettingError(f"{name} needs {key}=VALUE: {_wanted(kinds[key])}.")
-    return cls(**settings)
+        settings[key] = fit(hints[key], parsed(hints[key], text), key)
+    return _made(cls, settings, name)
 
 
-def _kinds(kind: Any) -> list[Any]:
-    """The types that a setting may have and that can be typed; an array, for instance, cannot."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    plain = (get_origin(one) or one for one in kinds)
-    return [
-        one if origin is Literal else origin for one, origin in zip(kinds, plain, strict=True) if origin in (*WANTED, Literal, NoneType)
-    ]
-
-
-def _parsed(kinds: list[Any], key: str, value: str) -> Any:
-    if NoneType in kinds and value.lower() == "none":
-        return None
-    for kind in kinds:
-        if kind is bool and value.lower() in TRUTHS:
-            return TRUTHS[value.lower()]
-        if kind in (int, float):
-            try:
-                return kind(value)
-            except ValueError:
-                continue
-        if kind is str:
-            return value
-        if get_origin(kind) is Literal and value in get_args(kind):
-            return value
-        if kind is Mapping:
-            return read_vectors(value)
-    raise SettingError(f"{key} came as {value!r}; wanted {_wanted(kinds)}.")
-
-
-def _wanted(kinds: list[Any]) -> str:
-    """What may be typed, in words."""
-    told = [" or ".join(get_args(kind)) if get_origin(kind) is Literal else WANTED.get(kind, "none") for kind in kinds]
-    return ", or ".join(told)
-
-
-def from_table(cls: type[T], table: Mapping[str, Any], name: str) -> T:
+def from_table(cls: type[T], table: Mapping[str, object], name: str) -> T:
     """cls(**table) from a table as a TOML file holds it, or what is wrong with it. `name` is how messages call the table.
 
     >>> from longtail.data.augment.gandalf import Gandalf
@@ -85,41 +48,90 @@ def from_table(cls: type[T], table: Mapping[str, Any], name: str) -> T:
     """
     if not isinstance(table, Mapping):
         raise SettingError(f"{name} came as {table!r}; wanted a table of settings.")
-    hints = get_type_hints(cls)
-    known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-    made = {}
+    hints = types_of(cls)
+    settings = {}
     for key, value in table.items():
-        if key not in known:
-            raise UnknownName(f"setting of {name}", key, known)
-        made[key] = _fitting(hints[key], value, f"{name}.{key}")
-    return cls(**made)
+        _check_known(key, hints, name)
+        settings[key] = fit(hints[key], value, f"{name}.{key}")
+    return _made(cls, settings, name)
 
 
-def _fitting(hint: Any, value: Any, where: str) -> Any:
-    """The value as the hint wants it: lists become tuples, whole numbers may stand for others; anything else is refused."""
-    for kind in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
+def _check_known(key: str, hints: Mapping[str, object], name: str) -> None:
+    if key not in hints:
+        raise UnknownName(f"setting of {name}", key, hints)
+
+
+def _made(cls: type[T], settings: Mapping[str, object], name: str) -> T:
+    """cls(**settings) where none is missing that it needs."""
+    for field in fields(cls):
+        if field.name not in settings and field.default is MISSING and field.default_factory is MISSING:
+            raise SettingError(f"{name} needs {field.name}=VALUE: {in_words(types_of(cls)[field.name])}.")
+    return cls(**settings)
+
+
+def types_of(cls: type[DataclassInstance]) -> dict[str, object]:
+    """The type hint of each field of a dataclass, with the limits that stand in it."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def parsed(hint: object, text: str) -> object:
+    """The value that a typed text means for a setting of this type; the text itself where it means none."""
+    kinds = _kinds(hint)
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    for kind in kinds:
+        if kind is str or text in get_args(kind):  # of a Literal
+            return text
+        if kind is bool and text.lower() in TRUTHS:
+            return TRUTHS[text.lower()]
+        if get_origin(kind) is tuple:
+            return [parsed(get_args(kind)[0], one) for one in text.split(",")]
+        if kind is int or kind is float:
+            try:
+                return int(text) if kind is int else float(text)
+            except ValueError:
+                continue
+    return text
+
+
+def fit(hint: object, value: object, where: str) -> object:
+    """The value as the type wants it: lists become tuples, whole numbers may stand for others; anything else is refused.
+
+    Limits in the hint are left to the class, which checks them however it is made.
+    """
+    for kind in _kinds(hint):
         if kind is NoneType and value in (None, "none"):
             return None
-        if get_origin(kind) is tuple and isinstance(value, (list, tuple)):
-            inner = get_args(kind)[0]
-            return tuple(_fitting(inner, one, where) for one in value)
-        if get_origin(kind) is Literal and value in get_args(kind):
+        if get_origin(kind) is tuple and isinstance(value, list | tuple):
+            return tuple(fit(get_args(kind)[0], one, where) for one in value)
+        if get_origin(kind) is Literal and OneOf(get_args(kind)).allows(value):
             return value
-        if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-        if kind in (bool, int, str) and type(value) is kind:
+        if type(value) is kind if kind in WORDS else isinstance(kind, type) and isinstance(value, kind):
             return value
-    raise SettingError(f"{where} came as {value!r}; wanted {_in_words(hint)}.")
+    raise SettingError(refused(where, value, in_words(hint), hint))
 
 
-def _in_words(hint: Any) -> str:
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    told = []
-    for kind in kinds:
-        if get_origin(kind) is tuple:
-            told.append(f"a list of {WANTED[get_args(kind)[0]].removeprefix('a ')}s")
-        elif get_origin(kind) is Literal:
-            told.append(" or ".join(map(str, get_args(kind))))
-        else:
-            told.append(WANTED.get(kind, "none"))
-    return ", or ".join(told)
+def in_words(hint: object) -> str:
+    """Words for what a setting of this type may be.
+
+    >>> in_words(int | None), in_words(tuple[str, ...]), in_words(Literal["up", "down"])
+    ('a whole number, or none', 'a list of texts', 'one of up, down')
+    """
+    if get_origin(hint) is Annotated:
+        inner, *limits = get_args(hint)
+        return next((limit.wanted for limit in limits if isinstance(limit, Described)), in_words(inner))
+    if get_origin(hint) in (Union, UnionType):
+        return ", or ".join(filter(None, map(in_words, get_args(hint))))
+    if get_origin(hint) is tuple:
+        return f"a list of {in_words(get_args(hint)[0]).removeprefix('a ')}s"
+    return OneOf(get_args(hint)).wanted if get_origin(hint) is Literal else WORDS.get(hint, "") if isinstance(hint, type) else ""
+
+
+def _kinds(hint: object) -> list[object]:
+    """The plain types that a hint allows, without their limits."""
+    if get_origin(hint) is Annotated:
+        return _kinds(get_args(hint)[0])
+    return [kind for one in get_args(hint) for kind in _kinds(one)] if get_origin(hint) in (Union, UnionType) else [hint]

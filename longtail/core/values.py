@@ -1,4 +1,4 @@
-"""What passes between the stages: texts, splits, data sets, predictions. Plain values without behaviour of their own."""
+"""Values that pass between stages: texts, splits, data sets, label graphs, predictions. They have no behaviour of their own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ class Texts(Sequence[str]):
     Two million titles as Python strings take 250 MB and two million objects; here they take their bytes and one
     offset each, can be sliced by an index array, and are handed to kernels without a copy.
 
+    Args:
+        buffer: the UTF-8 bytes of all texts, one after the other.
+        offsets: (n + 1,) where texts begin: text i is buffer[offsets[i]:offsets[i + 1]].
+
     >>> texts = Texts.of(["mario kart", "", "café"])
     >>> texts[2], len(texts), list(texts[:2])
     ('café', 3, ['mario kart', ''])
@@ -38,7 +42,11 @@ class Texts(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
-        """From any iterable of str; a lone surrogate, which no file can hold, becomes U+FFFD."""
+        """Make `Texts` of any iterable of str; a lone surrogate, which no file can hold, becomes U+FFFD.
+
+        Args:
+            texts: the texts; `Texts` are returned as they are.
+        """
         if isinstance(texts, Texts):
             return texts
         encoded = [_encode(text) for text in texts]
@@ -48,7 +56,11 @@ class Texts(Sequence[str]):
 
     @classmethod
     def join(cls, parts: Sequence[Texts]) -> Texts:
-        """One after the other."""
+        """Concatenate several `Texts`.
+
+        Args:
+            parts: what to join, in this order.
+        """
         if not parts:
             return cls.of([])
         starts = np.cumsum([0] + [int(part.offsets[-1]) for part in parts])
@@ -77,7 +89,11 @@ class Texts(Sequence[str]):
         return self.take(np.arange(len(self))[index])
 
     def take(self, places: NDArray[Any]) -> Texts:
-        """The texts at these places, in this order."""
+        """Return the texts at these places, in this order.
+
+        Args:
+            places: (n,) indices.
+        """
         lengths = np.diff(self.offsets)[places]
         offsets = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -89,7 +105,7 @@ class Texts(Sequence[str]):
         return (text.decode() for text in self.encoded())
 
     def encoded(self) -> Iterator[bytes]:
-        """Each text as bytes; cheaper than str where only equality matters."""
+        """Iterate over the texts as bytes; cheaper than str where only equality matters."""
         whole = self.buffer.tobytes()
         ends = self.offsets.tolist()
         return (whole[start:end] for start, end in zip(ends, ends[1:], strict=False))
@@ -119,8 +135,12 @@ def _encode(text: str) -> bytes:
 class Split:
     """The training or the test rows of a data set.
 
-    `labels` holds relevance, 1 where the source gives none. `filter` lists (row, label) pairs that are neither
-    rewarded nor punished: the XC repository's filter file; None where there is no such file.
+    Args:
+        texts: one text per row, or None where the source has features only.
+        labels: (n, n_labels) relevance of each right label, 1 where the source gives none.
+        filter: (row, label) pairs that are neither rewarded nor punished: the XC repository's filter file; None where there is none.
+        uids: ids of the rows in the source, where it has any.
+        features: (n, n_features) tf-idf of the source, where it brings its own.
     """
 
     texts: Texts | None
@@ -133,7 +153,11 @@ class Split:
         return int(self.labels.shape[0])
 
     def rows(self, places: NDArray[Any]) -> Split:
-        """The rows at these places, in this order, with their part of the filter."""
+        """Return the rows at these places, in this order, with their part of the filter.
+
+        Args:
+            places: (n,) row numbers.
+        """
         kept = None
         if self.filter is not None:
             new_place = np.full(len(self), -1, np.int32)
@@ -155,7 +179,17 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training rows, test rows (none where the source has no test split) and the text of every label."""
+    """Training rows, test rows and label texts.
+
+    Args:
+        name: name of the folder or file.
+        train: training rows.
+        test: test rows; none where the source has no test split.
+        label_texts: the text of every label, or None.
+        label_uids: ids of the labels in the source, where it has any.
+        label_features: (n_labels, n_features) tf-idf of the source, where it brings its own.
+        notes: what reading guessed or changed, one line each.
+    """
 
     name: str
     train: Split
@@ -167,10 +201,11 @@ class Dataset:
 
     @property
     def n_labels(self) -> int:
+        """Number of labels."""
         return int(self.train.labels.shape[1])
 
     def label_counts(self) -> NDArray[np.int64]:
-        """Training rows of each label: (n_labels,)."""
+        """Count the training rows of each label: (n_labels,)."""
         return np.bincount(self.train.labels.indices, minlength=self.n_labels)
 
     def __repr__(self) -> str:
@@ -182,6 +217,12 @@ class LabelGraph:
     """How strongly labels point to each other: row j holds the neighbours of label j.
 
     For the co-occurrence kind a weight is P(i|j), the share of the rows with label j that carry label i too.
+
+    Args:
+        weights: (n_labels, n_labels) weights, sorted ids.
+        counts: (n_labels,) training rows of each label, which the weights rest on.
+        kind: "cooccurrence", "symmetric", "walk", "pagerank" or "second-order".
+        settings: everything needed to make it again; -1 stands for None.
     """
 
     weights: csr_matrix  # (n_labels, n_labels) float32, sorted ids
@@ -191,6 +232,7 @@ class LabelGraph:
 
     @property
     def n_labels(self) -> int:
+        """Number of labels."""
         return int(self.weights.shape[0])
 
     def __repr__(self) -> str:
@@ -199,7 +241,13 @@ class LabelGraph:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """The k best labels of each text, best first. Short rows are filled with id -1 and score -inf."""
+    """The k best labels of each text, best first. Short rows are filled with id -1 and score -inf.
+
+    Args:
+        ids: (n_texts, k) label ids.
+        scores: (n_texts, k) scores, not rising within a row.
+        label_texts: the texts of all labels, where the predictor knows them.
+    """
 
     ids: Ints  # (n_texts, k)
     scores: Floats  # (n_texts, k)
@@ -211,11 +259,12 @@ class Predictions:
 
     @property
     def k(self) -> int:
+        """Labels per text."""
         return int(self.ids.shape[1])
 
     @property
     def texts(self) -> list[list[str]]:
-        """The texts of the labels found, row by row, best first; empty places are left out."""
+        """Texts of the predicted labels, row by row, best first; empty places are left out."""
         if self.label_texts is None:
             raise DataError("These predictions came without label texts; look their ids up in those of the data set.")
         return [[self.label_texts[int(label)] for label in row if label >= 0] for row in self.ids]

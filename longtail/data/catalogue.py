@@ -192,7 +192,7 @@ LAST_SYLLABLES = "co da dex lia lux mo na nix ra ria ta tek tis ton va vex vo wi
 N_DEPARTMENTS = len(DEPARTMENTS)
 PRODUCTS_EACH, LOOKS_EACH = 12, 10  # of a department
 N_SERIES = 128  # that are plain words
-MOST_SERIES = N_SERIES * (1 + len(SERIES_ENDINGS.split()))
+MAX_SERIES = N_SERIES * (1 + len(SERIES_ENDINGS.split()))
 
 
 class Words(NamedTuple):

@@ -50,7 +50,7 @@ class Part:
     lines: Sequence[int]  # of each row, for messages
     texts: Texts
     cells: Sequence[Any]  # of labels
-    relevance: Sequence[Any] | None = None  # cells of numbers beside those of labels
+    relevance: Sequence[Any] | None = None  # cells of numbers, one for each of labels
     uids: Texts | None = None
 
 
@@ -78,13 +78,13 @@ class _Labels:
 def to_dataset(
     name: str, train: Part, test: Part | None, labels: LabelFile | None, separator: str | None, notes: Sequence[str] = ()
 ) -> Dataset:
-    """Join the splits and the label file; every label that nobody knows is counted and raised."""
-    said = list(notes)
+    """Join the splits and the label file; labels that are not known are counted and raised."""
+    all_notes = list(notes)
     parts = [part for part in (train, test) if part is not None]
     if separator is None:
         separator = guess_separator(cell for part in parts for cell in part.cells)
         if separator in (*SEPARATORS, ","):
-            said.append(f"{train.path.name}: labels are separated by {separator!r}; give separator='...' if that is wrong.")
+            all_notes.append(f"{train.path.name}: labels are separated by {separator!r}; give separator='...' if that is wrong.")
     elif separator == "\\t":
         separator = "\t"
     spelled = [_take_apart(part, separator) for part in parts]
@@ -94,16 +94,16 @@ def to_dataset(
         label_texts: Texts | None = Texts.of(known)
         hint = "has no training row. Name all labels in a label file: label_texts='labels.txt'."
         if known and all(label.isdecimal() for label in known):
-            said.append("Labels are numbers and there is no label file: the numbers serve as label texts.")
+            all_notes.append("Labels are numbers and there is no label file: the numbers serve as label texts.")
     else:
-        known = _best_spelling(labels, {label for part in spelled for label in part.names}, said)
+        known = _best_spelling(labels, {label for part in spelled for label in part.names}, all_notes)
         label_texts = labels.texts
         hint = f"is not in {labels.path.name}, which has {labels.n_labels:,} labels."
     n_labels = len(known) if labels is None else labels.n_labels
-    splits = [_split(part, known, n_labels, hint, said) for part in spelled]
+    splits = [_split(part, known, n_labels, hint, all_notes) for part in spelled]
     if test is None:
         splits.append(Split(Texts.of([]), labels_from_rows([], n_labels)))
-    return Dataset(name, splits[0], splits[1], label_texts, labels.uids if labels else None, notes=tuple(said))
+    return Dataset(name, splits[0], splits[1], label_texts, labels.uids if labels else None, notes=tuple(all_notes))
 
 
 def guess_separator(cells: Iterable[Any]) -> str:

@@ -20,12 +20,12 @@ def convert(source: str | Path, target: str | Path, to: str = "xc", **options: A
         source: anything that longtail.read takes.
         target: a folder that does not exist yet, or is empty.
         to: xc, sparse, parquet, pecos or fasttext.
-        options: those of longtail.read.
+        **options: those of longtail.read.
 
     Returns:
         One line for each thing that the new format cannot hold.
     """
-    writer(to)  # an unknown name is told before the reading
+    writer(to)  # an unknown name is answered before the reading
     check_free(Path(target))
     return write(read(source, **options), target, to)
 

@@ -1,4 +1,4 @@
-"""CHECK: a data set -> its sizes, its tail, its leaks, and whether label texts can stand in for inputs."""
+"""Description of a data set: its sizes, its tail, its leaks, and whether label texts can stand in for inputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scipy.sparse import csr_matrix
 
 from longtail.core.values import Dataset, Pairs, Texts
 from longtail.data.filters import find_leaks
+from longtail.data.frequency import GROUPS, frequency_groups
 from longtail.data.matrices import pairs_to_csr
 from longtail.data.twins import find_twins
-from longtail.evaluation.frequency import GROUPS, frequency_groups
 
 DELTA = 0.1  # Gandalf's threshold on P(i|j)
-MOST_TWINS = 5000  # labels looked at for Gandalf's assumption; more would not change the shares' first digits
+MAX_TWINS = 5000  # labels examined for Gandalf's assumption; more would not change the shares' first digits
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Faulty:
-    """Texts that need a look, of one kind of rows."""
+    """Counts of empty and repeated texts, of one kind of rows."""
 
     rows: int
     empty: int
@@ -55,7 +55,7 @@ class Faulty:
 
 @dataclass(frozen=True)
 class LeakCounts:
-    """What of the test answers can be read off the training data."""
+    """Test labels that can be read off the training data."""
 
     test_texts_in_train: int
     own_text_pairs: int  # test pairs (row, label) where the label's text is the row's own
@@ -67,10 +67,10 @@ class LeakCounts:
 
 
 @dataclass(frozen=True)
-class Gandalf:
+class GandalfFit:
     """Whether label texts can be used as training inputs whose targets are the labels they co-occur with.
 
-    Looked at on the labels that have a twin, a training row with the very text of the label: there, what Gandalf would
+    Measured on the labels that have a twin, a training row with the very text of the label: there, what Gandalf would
     teach for the label (all i with P(i|j) > 0.1, itself left out) can be held against what the twin really carries.
     """
 
@@ -85,7 +85,7 @@ class Gandalf:
 
 @dataclass(frozen=True)
 class Description:
-    """Everything `longtail check` tells."""
+    """Everything that `longtail check` prints."""
 
     name: str
     train_rows: int
@@ -102,7 +102,7 @@ class Description:
     test: Faulty
     label_texts: Faulty
     leaks: LeakCounts
-    gandalf: Gandalf
+    gandalf: GandalfFit
     notes: tuple[str, ...]
     counts: NDArray[np.int64] = field(repr=False)  # training points of every label
 
@@ -112,7 +112,7 @@ class Description:
         return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
 
     def warnings(self) -> list[str]:
-        """What deserves attention before training, one line each, with what to type."""
+        """Lines about what deserves attention before training, each with what to type."""
         lines = []
         leaks = self.leaks
         if leaks.test_texts_in_train:
@@ -137,7 +137,13 @@ class Description:
 
 
 def describe(data: Dataset) -> Description:
-    """Look at everything once."""
+    """Describe a data set: sizes, spreads, leaks and the fit of Gandalf's assumption.
+
+    The result has `to_json()`, and `warnings()`: what needs attention before training, one line each.
+
+    Args:
+        data: the data set.
+    """
     counts = data.label_counts()
     group = frequency_groups(counts)
     pairs = max(int(counts.sum()), 1)
@@ -206,18 +212,18 @@ def _not_in(pairs: Pairs, matrix: csr_matrix) -> int:
     return len(pairs) - int(np.count_nonzero(np.asarray(matrix[pairs[:, 0], pairs[:, 1]])))
 
 
-def _gandalf(data: Dataset) -> Gandalf:
+def _gandalf(data: Dataset) -> GandalfFit:
     if data.label_texts is None or data.train.texts is None or not data.n_labels:
-        return Gandalf(0.0, 0.0, 0, 0.0, 0.0, {}, "cannot be told: inputs or labels have no texts")
+        return GandalfFit(0.0, 0.0, 0, 0.0, 0.0, {}, "unknown: inputs or labels have no texts")
     twin = find_twins(data.train.texts, data.label_texts)
     labels = np.flatnonzero(twin >= 0)
     share = len(labels) / data.n_labels
     shared = _shared_words(data.train.texts, data.label_texts)
-    if len(labels) > MOST_TWINS:
-        labels = labels[np.linspace(0, len(labels) - 1, MOST_TWINS).astype(np.int64)]
+    if len(labels) > MAX_TWINS:
+        labels = labels[np.linspace(0, len(labels) - 1, MAX_TWINS).astype(np.int64)]
     if not len(labels):
         verdict = "cannot be measured: no label's text is also an input; "
-        return Gandalf(share, shared, 0, 0.0, 0.0, {}, verdict + f"inputs hold {shared:.0%} of the words of label texts")
+        return GandalfFit(share, shared, 0, 0.0, 0.0, {}, verdict + f"inputs hold {shared:.0%} of the words of label texts")
     binary = data.train.labels.copy()
     binary.data = np.ones(binary.nnz, np.float32)
     counts = data.label_counts()
@@ -237,7 +243,7 @@ def _gandalf(data: Dataset) -> Gandalf:
         part = (counts[labels] >= low) & (counts[labels] <= high)
         if taught[part].sum():
             by_support[name] = _ratio(right[part], taught[part])
-    return Gandalf(share, shared, len(labels), precision, recall, by_support, _verdict(precision))
+    return GandalfFit(share, shared, len(labels), precision, recall, by_support, _verdict(precision))
 
 
 def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> float:

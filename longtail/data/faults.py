@@ -40,7 +40,7 @@ class Faults:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of another library says, fit for one line of ours."""
+    """The message of another library's error, fit for one line of ours."""
     said = " ".join(filter(None, map(str.strip, str(error).split("\n"))))
     plain = "".join(part if part.isprintable() else repr(part)[1:-1] for part in said)
     return shorten(plain or type(error).__name__, 200)

@@ -47,8 +47,8 @@ class Block:
         return shorten(self.bytes.split(b"\n", line + 1)[line].decode(errors="replace"))
 
 
-def shorten(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+def shorten(text: str, max_length: int = 60) -> str:
+    return text if len(text) <= max_length else text[: max_length - 3] + "..."
 
 
 def open_bytes(path: Path) -> IO[bytes]:

@@ -66,7 +66,7 @@ def _fault(path: Path, lines: list[bytes], shape: tuple[int, int]) -> DataError:
 
 
 def write_filters(folder: Path, data: Dataset) -> None:
-    """The filters a data set has, under the XC repository's names."""
+    """Write the filters of a data set under the XC repository's names."""
     for split, names in ((data.train, TRAIN_NAMES), (data.test, TEST_NAMES)):
         if split.filter is not None:
             write_filter(folder / names[0], split.filter)
@@ -79,7 +79,7 @@ def write_filter(path: Path, pairs: Pairs) -> None:
 
 @dataclass(frozen=True)
 class Leaks:
-    """What the XC protocol finds in a data set, whatever its filter files say."""
+    """Pairs that the XC protocol filters in a data set, whatever its filter files say."""
 
     train_own: Pairs  # the label's text is the training row's own text
     test_own: Pairs

@@ -1,4 +1,4 @@
-"""Whether two data sets are the same."""
+"""Fingerprint of a data set, equal for equal data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from longtail.core.values import Dataset
 
 
 def fingerprint(data: Dataset) -> str:
-    """Of everything in a data set that a result depends on."""
+    """Hash of everything in a data set that a result depends on."""
     digest = hashlib.sha256(data.name.encode())
     for split in (data.train, data.test):
         for array in (split.labels.indptr, split.labels.indices, split.labels.data):

@@ -98,6 +98,12 @@ class GrowingRows:
         return csr_matrix((self._values.done(), self._ids.done(), ends), shape=(len(ends) - 1, width), copy=False)
 
 
+def bitmap(n: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """An empty set of places below n, for kernels that sort what they met: a bit for each place, and a bit for each word of those."""
+    words = n // 64 + 1
+    return np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
+
+
 class Scratch(Generic[Buffers]):
     """Working memory that the threads of a reader take in turns: made once each, not once a block."""
 

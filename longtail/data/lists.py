@@ -1,4 +1,4 @@
-"""Texts and labels that are in memory already -> Dataset."""
+"""Data sets from texts and labels that are in memory already."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def from_lists(
     test_share: float = 0.0,
     seed: int = 0,
 ) -> Dataset:
-    """A data set from lists.
+    """Make a data set of lists.
 
     Args:
         texts: one str per row.
@@ -33,34 +33,34 @@ def from_lists(
         test: texts and labels of the test rows, in the same form.
         label_texts: the text of every label. Without it, label texts are those of the training rows in the order of
             their first appearance; ids then have no texts.
-        name: of the data set.
+        name: name of the data set.
         test_share: share of the rows to hold out where `test` is not given.
-        seed: of that split.
+        seed: seed of that split.
 
     >>> data = from_lists(["mario kart", "zelda"], [["racing", "nintendo"], ["nintendo"]])
     >>> list(data.label_texts), data.train.labels.toarray().tolist()
     (['racing', 'nintendo'], [[1.0, 1.0], [0.0, 1.0]])
     """
     given = None if label_texts is None else _texts(label_texts, "label_texts")
-    sides = [_side(texts, labels, "labels")]
+    parts = [_part(texts, labels, "labels")]
     if test is not None:
         if not isinstance(test, (tuple, list)) or len(test) != 2:
             raise DataError(f"test is {shorten(repr(test))}; wanted a pair: (texts, labels).")
-        sides.append(_side(test[0], test[1], "test labels"))
-    texts_of_labels, places = _label_texts(sides, given)
-    n_labels = len(texts_of_labels) if texts_of_labels is not None else max(_n_ids(side_labels, what) for _, side_labels, what in sides)
+        parts.append(_part(test[0], test[1], "test labels"))
+    texts_of_labels, places = _label_texts(parts, given)
+    n_labels = len(texts_of_labels) if texts_of_labels is not None else max(_n_ids(part_labels, what) for _, part_labels, what in parts)
     notes: list[str] = []
     splits = []
-    for side_texts, side_labels, what in sides:
-        matrix = tidy_labels(_matrix(side_labels, n_labels, places, what), what, notes)
-        splits.append(Split(side_texts, matrix))
+    for part_texts, part_labels, what in parts:
+        matrix = tidy_labels(_matrix(part_labels, n_labels, places, what), what, notes)
+        splits.append(Split(part_texts, matrix))
     if test is None:
         splits.append(Split(Texts.of([]), labels_from_rows([], n_labels)))
     data = Dataset(name, splits[0], splits[1], texts_of_labels, notes=tuple(notes))
     return hold_out(data, test_share, seed) if test_share else data
 
 
-_Side = tuple[Texts, Any, str]  # texts, labels, how messages call the labels
+_Part = tuple[Texts, Any, str]  # texts, labels, how messages call the labels
 
 
 def _texts(texts: Any, what: str) -> Texts:
@@ -73,7 +73,7 @@ def _texts(texts: Any, what: str) -> Texts:
     return Texts.of(texts)
 
 
-def _side(texts: Any, labels: Any, what: str) -> _Side:
+def _part(texts: Any, labels: Any, what: str) -> _Part:
     checked = _texts(texts, what.replace("labels", "texts"))
     if issparse(labels):
         n_rows = _shape(labels)[0]
@@ -103,9 +103,9 @@ def _is_id(label: Any) -> bool:
     return isinstance(label, (int, np.integer)) and not isinstance(label, bool)
 
 
-def _label_texts(sides: list[_Side], given: Texts | None) -> tuple[Texts | None, Mapping[str, int] | None]:
+def _label_texts(parts: list[_Part], given: Texts | None) -> tuple[Texts | None, Mapping[str, int] | None]:
     """The label texts, and label text -> id where the rows name labels by their texts."""
-    listed = [(what, place, label) for _, rows, what in sides if not issparse(rows) for place, row in enumerate(rows) for label in row]
+    listed = [(what, place, label) for _, rows, what in parts if not issparse(rows) for place, row in enumerate(rows) for label in row]
     for what, place, label in listed:
         if not isinstance(label, str) and not _is_id(label):
             came = f"{shorten(repr(label))} ({type(label).__name__})"
@@ -115,9 +115,9 @@ def _label_texts(sides: list[_Side], given: Texts | None) -> tuple[Texts | None,
     for what, place, label in listed:
         if not isinstance(label, str):
             raise DataError(f"{what}[{place}] holds the number {label} but other rows hold texts; wanted only texts or only ids.")
-    if any(issparse(rows) for _, rows, _ in sides):
+    if any(issparse(rows) for _, rows, _ in parts):
         raise DataError("One split has a matrix of labels and the other label texts; wanted the same form for both.")
-    known = given if given is not None else Texts.of(dict.fromkeys(label for row in sides[0][1] for label in row))
+    known = given if given is not None else Texts.of(dict.fromkeys(label for row in parts[0][1] for label in row))
     places: dict[str, int] = {}
     for place, text in enumerate(known):
         places.setdefault(text, place)

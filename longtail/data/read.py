@@ -1,4 +1,4 @@
-"""Any known data set on disk -> Dataset. The format is recognised, not asked for."""
+"""Reading of any known data set on disk. The format is recognised, not asked for."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def read(
 
     Args:
         path: a folder, or one table (CSV, TSV, JSON lines, Parquet).
-        text, labels: columns of a table; guessed from common names where not given.
-        separator: between labels in one cell of a table; guessed where not given.
+        text: column of the texts, in a table; guessed from common names where not given.
+        labels: column of the labels, in a table; guessed likewise.
+        separator: separator of labels in one cell of a table; guessed where not given.
         label_texts: a file with the text of each label, where the table names labels by id.
         fields: fields of XC raw lines that make up the text; ("title", "content") for full text.
-        encoding: of text files, where it is not UTF-8.
+        encoding: encoding of text files.
         test_share: share of the rows to hold out where the source has no test split.
-        seed: of that split.
+        seed: seed of that split.
 
     Raises:
         DataError: naming file, line, what came and what was wanted; all faults of a kind are counted.
@@ -64,7 +65,7 @@ def recognise(path: Path) -> Format:
 def hold_out(data: Dataset, share: float, seed: int = 0) -> Dataset:
     """Move a random share of the training rows to the test split of a data set that has none."""
     if not 0 < share < 1:
-        raise SettingError(f"test_share is {share}; wanted a share between 0 and 1, such as 0.2.")
+        raise SettingError(f"test_share came as {share}; wanted a share between 0 and 1, such as 0.2.")
     if len(data.test):
         raise SettingError(f"{data.name} has {len(data.test):,} test rows already; test_share is for data without a test split.")
     order = np.random.default_rng(seed).permutation(len(data.train))

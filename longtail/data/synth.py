@@ -9,48 +9,47 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from longtail.core.checks import Range, Settings
 from longtail.core.errors import SettingError, UnknownName
 from longtail.core.kernels import synth as kernels
 from longtail.core.progress import progress
 from longtail.core.values import Dataset, Ints, Offsets, Pairs, Split, Texts
-from longtail.data.catalogue import LOOKS_EACH, MOST_SERIES, N_DEPARTMENTS, N_SERIES, PRODUCTS_EACH, Words, shop_words
+from longtail.data.catalogue import LOOKS_EACH, MAX_SERIES, N_DEPARTMENTS, N_SERIES, PRODUCTS_EACH, Words, shop_words
 from longtail.data.files import in_order
 from longtail.data.filters import TEST_NAMES, TRAIN_NAMES
+from longtail.data.frequency import TAIL_MOST
 from longtail.data.json_lines import BLOCK_PAIRS, BLOCK_ROWS, gzip_member, json_lines, numbered
-from longtail.evaluation.frequency import TAIL_MOST
 
 FAMILY_ROWS = 6  # a family has this many times as many labels as rows about it hold on average, so that it has a tail of its own
-MOST_FAMILY = 200  # labels; far fewer than there are colours and sizes to tell them apart
+MAX_FAMILY = 200  # labels; far fewer than there are colours and sizes to tell them apart
 FAMILIES_EACH = 5  # of a niche
+
+Size = Annotated[int, Range(least=1, most=2**30 - 1)]
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Settings):
     """Sizes of a data set. The number of training pairs is train * labels_per_point, rounded.
 
     >>> Shape(50, 20, 10, 2.5).pairs
     125
     """
 
-    train: int
-    test: int
-    labels: int
+    train: Size
+    test: Size
+    labels: Size
     labels_per_point: float
 
-    def __post_init__(self) -> None:
-        for name in ("train", "test", "labels"):
-            size = getattr(self, name)
-            if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or not 1 <= size < 2**30:
-                raise SettingError(f"{name} is {size!r}; wanted a whole number from 1 to {2**30 - 1:,}.")
+    def check(self) -> None:
         each = self.labels_per_point
-        if not math.isfinite(each) or not 1 <= each <= self.labels:
-            raise SettingError(f"labels_per_point is {each:g}; wanted 1 to {self.labels:,}, as there are {self.labels:,} labels.")
+        if not 1 <= each <= self.labels:
+            raise SettingError(f"labels_per_point came as {each:g}; wanted 1 to {self.labels:,}, as there are {self.labels:,} labels.")
         if self.pairs < self.labels:
             least = math.ceil(100 * self.labels / self.train) / 100
             came = f"{self.train:,} training rows with {each:g} labels each make {self.pairs:,} pairs"
@@ -110,7 +109,7 @@ def shape_of(
 
 @dataclass(frozen=True)
 class SynthSummary:
-    """What was generated."""
+    """Sizes of a data set that was generated."""
 
     train: int
     test: int
@@ -208,7 +207,7 @@ def _catalogue(shape: Shape, seed: int) -> _Catalogue:
     n_niches = max(1, n_families // FAMILIES_EACH)
     words = shop_words(
         brands_each=min(max(n_labels // 1000, 8), 500),
-        n_series=min(max(n_labels // 100, N_SERIES), MOST_SERIES),
+        n_series=min(max(n_labels // 100, N_SERIES), MAX_SERIES),
     )
     leaves_each = LOOKS_EACH * words.n_uses
     n_products = N_DEPARTMENTS * PRODUCTS_EACH
@@ -251,7 +250,7 @@ def _families(train_ends: Offsets, n_groups: int, n_labels: int) -> Offsets:
     n = len(train_ends) - 1
     starts = -(-np.arange(n_groups + 1) * n // n_groups)  # the first row of each group
     ends = np.unique(-(-train_ends[starts] * n_labels // train_ends[-1]))
-    parts = -(-np.diff(ends) // MOST_FAMILY)
+    parts = -(-np.diff(ends) // MAX_FAMILY)
     part = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
     split = np.repeat(ends[:-1], parts) + part * np.repeat(np.diff(ends), parts) // np.repeat(parts, parts)
     return np.append(split, n_labels)

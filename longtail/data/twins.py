@@ -21,7 +21,7 @@ def find_twins(texts: Texts | None, label_texts: Texts | None) -> Ints:
 
 
 def carries(labels: csr_matrix, rows: Ints, asked: Ints) -> NDArray[np.bool_]:
-    """Whether each of `rows` carries the label asked for beside it."""
+    """Whether each of `rows` carries the label at the same place of `asked`."""
     n_labels = int(labels.shape[1])
     stored = np.repeat(np.arange(labels.shape[0], dtype=np.int64), np.diff(labels.indptr)) * n_labels + labels.indices
     if not len(stored):

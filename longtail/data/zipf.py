@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from longtail.core.errors import MissingExtra
 from longtail.data.files import new_file
-from longtail.evaluation.frequency import TAIL_MOST, TORSO_MOST
+from longtail.data.frequency import TAIL_MOST, TORSO_MOST
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

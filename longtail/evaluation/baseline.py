@@ -1,4 +1,4 @@
-"""The baseline that needs no training: labels of the nearest texts by tf-idf cosine."""
+"""Nearest-text baseline, which needs no training: labels of the nearest texts by tf-idf cosine."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from longtail.core.errors import DataError, UnknownName
 from longtail.core.kernels.nearest import labels_of_nearest
 from longtail.core.progress import progress
 from longtail.core.values import Dataset, Predictions, Texts
+from longtail.tokens.idf import inverse_document_frequency
 
 WORD = re.compile(r"\w+")
 ROWS_AT_ONCE = 1024
 COMMON = 0.05  # a word in more than this share of the texts says little and costs most; it is left out ...
 COMMON_FLOOR = 20_000  # ... unless its list is short anyway
-MANNERS = ("labels", "inputs", "both")
+MANNERS = {"labels": (True, False), "inputs": (False, True), "both": (True, True)}  # whether (label texts, training texts) count
 
 
 def nearest_text(data: Dataset, by: str = "both", k: int = 100, neighbours: int = 20) -> Predictions:
-    """Predict for every test row.
+    """Predict the labels of the nearest texts for every test row, by the cosine of tf-idf.
 
     Args:
-        by: "labels" ranks labels by the similarity of their own text; "inputs" lets the nearest training texts vote for
-            their labels, each with its similarity; "both" adds the two.
-        k: places a row.
+        data: the data set, with texts of inputs and of labels.
+        by: "labels" ranks labels by the similarity of their own text; "inputs" lets the nearest training texts vote for their labels, each
+            with its similarity; "both" adds the two.
+        k: labels per row.
         neighbours: training texts that vote.
     """
     if by not in MANNERS:
@@ -37,15 +39,16 @@ def nearest_text(data: Dataset, by: str = "both", k: int = 100, neighbours: int 
     if data.train.texts is None or data.test.texts is None or data.label_texts is None:
         raise DataError(f"{data.name} lacks texts of inputs or labels; the nearest-text baseline needs both.")
     train, labels, test = _tf_idf(data.train.texts, data.label_texts, data.test.texts)
-    by_word = [_by_word(labels), _by_word(train)]
-    lists = [array for part in by_word for array in (part.indptr, part.indices, part.data)]
+    inverted = [by_word(labels), by_word(train)]
+    lists = [array for part in inverted for array in (part.indptr, part.indices, part.data)]
     lists += [data.train.labels.indptr, data.train.labels.indices]
+    manner = MANNERS[by]
 
     def answer(start: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         part = test[start : start + ROWS_AT_ONCE]
         query = (part.indptr, part.indices, part.data)
         found: tuple[NDArray[np.int32], NDArray[np.float32]]
-        found = labels_of_nearest(*query, *lists, data.n_labels, k, neighbours, by != "inputs", by != "labels")
+        found = labels_of_nearest(*query, *lists, data.n_labels, k, neighbours, *manner)
         return found
 
     starts = range(0, len(data.test), ROWS_AT_ONCE)
@@ -57,7 +60,7 @@ def nearest_text(data: Dataset, by: str = "both", k: int = 100, neighbours: int 
     return Predictions(np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts]))
 
 
-def _by_word(matrix: csr_matrix) -> csr_matrix:
+def by_word(matrix: csr_matrix) -> csr_matrix:
     """The texts of each word, without the words that are in too many."""
     lists = csr_matrix(matrix.T)
     lengths = np.diff(lists.indptr)
@@ -67,7 +70,7 @@ def _by_word(matrix: csr_matrix) -> csr_matrix:
 
 
 def _tf_idf(*groups: Texts) -> list[csr_matrix]:
-    """Unit-length tf-idf rows of each group of texts; words and their rarity come from all groups but the last, the queries."""
+    """Unit-length tf-idf rows of each group of texts; words and their idf come from all groups but the last, the queries."""
     vocabulary: dict[str, int] = {}
     known, *others = (_counts(group, vocabulary, grow=number < len(groups) - 1) for number, group in enumerate(groups))
     width = len(vocabulary)
@@ -77,8 +80,8 @@ def _tf_idf(*groups: Texts) -> list[csr_matrix]:
         matrices.append(matrix)
     seen = vstack(matrices[:-1], format="csr")
     rows_with_word = np.bincount(seen.indices, minlength=width)
-    rarity = np.log((1 + seen.shape[0]) / (1 + rows_with_word)) + 1
-    return [_unit_rows(csr_matrix(matrix.multiply(rarity[None, :]), dtype=np.float32)) for matrix in matrices]
+    idf = inverse_document_frequency(rows_with_word, seen.shape[0])
+    return [_unit_rows(csr_matrix(matrix.multiply(idf[None, :]), dtype=np.float32)) for matrix in matrices]
 
 
 def _counts(texts: Iterable[str], vocabulary: dict[str, int], grow: bool) -> csr_matrix:

@@ -1,4 +1,4 @@
-"""EVALUATE: predictions beside the test truth -> all metrics, overall and by label frequency, as a table that prints."""
+"""Evaluation of predictions against the test labels: all metrics, overall and by label frequency, as a table that prints."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from longtail.core.kernels.resample import weighted_sums
 from longtail.core.values import Dataset, Predictions, Split
 from longtail.data.augment.rows import MADE_UID
 from longtail.data.files import new_file
+from longtail.data.frequency import GROUPS, equal_volume_bins, frequency_groups
 from longtail.evaluation import metrics
-from longtail.evaluation.frequency import GROUPS, equal_volume_bins, frequency_groups
-from longtail.evaluation.metrics import Judged, Reals
+from longtail.evaluation.metrics import Matches, Reals
 from longtail.evaluation.predictions import drop_filtered, most_filtered
 
 KS = (1, 3, 5)
@@ -59,7 +59,16 @@ class RowScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All metrics in percent, with what they rest on beside them."""
+    """All metrics in percent, with the counts and constants that they rest on. `print` shows tables.
+
+    Args:
+        metrics: percent by name, such as "P@1".
+        intervals: both ends of the 95 % interval by name, by bootstrap over rows; not for metrics that count labels.
+        about: data set, numbers of rows and labels, propensity constants, resamples and seed.
+        bins: what the labels of each bin of equal training volume add to P@k, the most frequent labels first.
+        rows: the values of each row, for paired tests.
+        notes: what to know before trusting the numbers, one line each.
+    """
 
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]  # 95 %, by bootstrap over rows; not for metrics that count labels
@@ -74,12 +83,13 @@ class Evaluation:
         return to_text(evaluation_table(self))
 
     def to_json(self) -> str:
-        """Flat: the metrics by name, then what they rest on."""
+        """Return one flat JSON object: the metrics by name, then what they rest on."""
         intervals = {name: list(interval) for name, interval in self.intervals.items()}
         held = {**self.metrics, **self.about, "intervals": intervals, "bins": self.bins, "notes": list(self.notes)}
         return json.dumps(held, indent=1) + "\n"
 
     def to_csv(self) -> str:
+        """Return CSV: metric, percent, and both ends of its interval."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["metric", "percent", "low", "high"])
@@ -88,7 +98,11 @@ class Evaluation:
         return text.getvalue()
 
     def save(self, path: str | Path) -> None:
-        """Write CSV where the name ends in .csv, JSON otherwise."""
+        """Write CSV where the name ends in .csv, JSON otherwise.
+
+        Args:
+            path: the file to write.
+        """
         path = Path(path)
         with new_file(path) as unfinished:
             unfinished.write_text(self.to_csv() if path.suffix == ".csv" else self.to_json(), encoding="utf-8")
@@ -105,15 +119,17 @@ def evaluate(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Evaluation:
-    """Judge predictions for the test rows of `data`.
+    """Compute all metrics of predictions for the test rows of a data set.
 
     Args:
-        found: k + (most filtered per row) places a row, so that k are left after the filter.
-        a, b: propensity constants, where the ones known for the data set's name are not wanted.
-        filtered: whether to take the test filter's pairs out of the predictions.
+        found: predictions of k + (most filtered per row) labels, so that k are left after the filter.
+        data: the data set whose test rows they are for.
+        a: propensity constant A; the one known for the data set's name where not given.
+        b: propensity constant B, likewise.
+        filtered: remove the pairs of the test filter from the predictions first.
         ks: the places at which to measure.
         resamples: bootstrap resamples for the intervals; 0 for none.
-        seed: of the resamples.
+        seed: seed of the resamples.
     """
     check_fits(found, data)
     ks = _checked_ks(ks)
@@ -128,17 +144,17 @@ def evaluate(
     a, b = known[0] if a is None else a, known[1] if b is None else b
     train = original_rows(data, notes)
     counts = np.bincount(train.labels.indices, minlength=data.n_labels)
-    judged = metrics.judge(found, data.test.labels)
-    rows = row_scores(judged, metrics.inverse_propensity(counts, len(train), a, b), ks)
+    matches = metrics.find_matches(found, data.test.labels)
+    rows = row_scores(matches, metrics.inverse_propensity(counts, len(train), a, b), ks)
     values = {name: scores.percent for name, scores in rows.items()}
     for k in ks:
-        values[f"coverage@{k}"] = 100 * metrics.coverage_at(k, judged)
-    values |= _macro_f1(max(ks), judged, counts)
+        values[f"coverage@{k}"] = 100 * metrics.coverage_at(k, matches)
+    values |= _macro_f1(max(ks), matches, counts)
     values |= _zero_shot(ks, found, data.test.labels, counts)
     about: dict[str, str | int | float] = {
         "data": data.name,
         "test_rows": len(data.test),
-        "rows_without_labels": int((judged.n_true == 0).sum()),
+        "rows_without_labels": int((matches.n_true == 0).sum()),
         "labels": data.n_labels,
         "train_rows": len(train),
         "filtered_pairs": 0 if pairs is None else len(pairs),
@@ -148,7 +164,7 @@ def evaluate(
         "seed": seed,
     }
     intervals = bootstrap(rows, resamples, seed) if resamples and len(data.test) else {}
-    return Evaluation(values, intervals, about, _bins(max(ks), judged, counts), rows, tuple(notes))
+    return Evaluation(values, intervals, about, _bins(max(ks), matches, counts), rows, tuple(notes))
 
 
 def check_fits(found: Predictions, data: Dataset) -> None:
@@ -186,27 +202,27 @@ def original_rows(data: Dataset, notes: list[str]) -> Split:
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
     if not ks or any(k < 1 for k in ks):
-        raise SettingError(f"ks are {list(ks)}; wanted places from 1, such as 1,3,5.")
+        raise SettingError(f"ks came as {list(ks)}; wanted places from 1, such as 1,3,5.")
     return tuple(sorted(set(ks)))
 
 
-def row_scores(judged: Judged, weights: Reals, ks: Sequence[int]) -> dict[str, RowScores]:
+def row_scores(matches: Matches, weights: Reals, ks: Sequence[int]) -> dict[str, RowScores]:
     """Every metric that has a value per row."""
-    ones = np.ones(len(judged))
-    weighed = metrics.weigh(judged, weights, max(ks))
-    rows = {f"P@{k}": RowScores(metrics.precision_at(k, judged), ones) for k in ks}
-    rows |= {f"nDCG@{k}": RowScores(metrics.ndcg_at(k, judged), ones) for k in ks}
-    rows |= {f"PSP@{k}": RowScores(*metrics.ps_precision_at(k, weighed)) for k in ks}
-    rows |= {f"PSnDCG@{k}": RowScores(*metrics.ps_ndcg_at(k, weighed)) for k in ks}
-    width = judged.ids.shape[1]
+    ones = np.ones(len(matches))
+    gains = metrics.find_gains(matches, weights, max(ks))
+    rows = {f"P@{k}": RowScores(metrics.precision_at(k, matches), ones) for k in ks}
+    rows |= {f"nDCG@{k}": RowScores(metrics.ndcg_at(k, matches), ones) for k in ks}
+    rows |= {f"PSP@{k}": RowScores(*metrics.ps_precision_at(k, gains)) for k in ks}
+    rows |= {f"PSnDCG@{k}": RowScores(*metrics.ps_ndcg_at(k, gains)) for k in ks}
+    width = matches.ids.shape[1]
     recall_ks = sorted({k for k in (*ks, *RECALL_KS) if k <= max(width, max(ks))})
-    rows |= {f"R@{k}": RowScores(metrics.recall_at(k, judged), ones) for k in recall_ks}
-    return rows | {f"hits@{k}": RowScores(metrics.hits_at(k, judged), ones) for k in ks}
+    rows |= {f"R@{k}": RowScores(metrics.recall_at(k, matches), ones) for k in recall_ks}
+    return rows | {f"hits@{k}": RowScores(metrics.hits_at(k, matches), ones) for k in ks}
 
 
-def _macro_f1(k: int, judged: Judged, counts: NDArray[np.int64]) -> dict[str, float]:
+def _macro_f1(k: int, matches: Matches, counts: NDArray[np.int64]) -> dict[str, float]:
     """Mean F1 over the labels that are true or predicted somewhere: of all, and of each frequency group."""
-    f1 = metrics.f1_by_label_at(k, judged)
+    f1 = metrics.f1_by_label_at(k, matches)
     defined = ~np.isnan(f1)
     group = frequency_groups(counts)
     values = {f"macroF1@{k}": 100 * float(f1[defined].mean()) if defined.any() else 0.0}
@@ -224,15 +240,15 @@ def _zero_shot(ks: Sequence[int], found: Predictions, truth: csr_matrix, counts:
     rows = np.flatnonzero(np.diff(unseen.indptr))
     if not len(rows):
         return {}
-    judged = metrics.judge(Predictions(found.ids[rows], found.scores[rows]), unseen[rows])
-    values = {f"unseen P@{k}": 100 * float(metrics.precision_at(k, judged).mean()) for k in ks}
-    return values | {f"unseen R@{max(ks)}": 100 * float(metrics.recall_at(max(ks), judged).mean())}
+    matches = metrics.find_matches(Predictions(found.ids[rows], found.scores[rows]), unseen[rows])
+    values = {f"unseen P@{k}": 100 * float(metrics.precision_at(k, matches).mean()) for k in ks}
+    return values | {f"unseen R@{max(ks)}": 100 * float(metrics.recall_at(max(ks), matches).mean())}
 
 
-def _bins(k: int, judged: Judged, counts: NDArray[np.int64]) -> list[dict[str, float]]:
+def _bins(k: int, matches: Matches, counts: NDArray[np.int64]) -> list[dict[str, float]]:
     bins = equal_volume_bins(counts, N_BINS)
     added = np.zeros(N_BINS)
-    contribution = metrics.contribution_at(k, judged, bins)
+    contribution = metrics.contribution_at(k, matches, bins)
     added[: len(contribution)] = contribution
     table = []
     for number in range(N_BINS):
@@ -282,10 +298,17 @@ class Difference:
 
 
 def compare(first: Evaluation, second: Evaluation, resamples: int = RESAMPLES, flips: int = 2000, seed: int = 0) -> list[Difference]:
-    """Paired comparison over the same test rows: bootstrap interval and sign-flip randomisation test of each difference.
+    """Compare two evaluations of the same test rows: bootstrap interval and sign-flip randomisation test of each difference.
 
-    Swapping the two predictors in a row flips the sign of that row's difference; the p-value is the share of random
-    flips whose difference is at least as large as the one seen. The smallest possible one is 1 / (flips + 1).
+    Swapping the two predictors in a row flips the sign of that row's difference. The p-value is the share of random flips whose difference
+    is at least as large as the one seen; the smallest possible one is 1 / (flips + 1).
+
+    Args:
+        first: metrics of one set of predictions.
+        second: metrics of another, over the same test rows.
+        resamples: bootstrap resamples for the intervals.
+        flips: random flips of the test.
+        seed: seed of both.
     """
     names = [name for name in first.rows if name in second.rows]
     gain = np.column_stack([second.rows[name].gained - first.rows[name].gained for name in names])

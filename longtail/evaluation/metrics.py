@@ -4,7 +4,7 @@ Definitions follow the XC repository. The conventions, the same for all:
 
 - An empty place (id -1) is a wrong answer; a row shorter than k is not excused.
 - A row without true labels scores 0 and stays in the mean.
-- Places are taken in the order given; scores are never looked at, so ties are the predictor's to break.
+- Places are taken in the order given; scores are never read, so ties are the predictor's to break.
 - A label that stands twice in a row counts where it stands first.
 - PSP@k and PSnDCG@k are a ratio of means: what was gained over all rows, by what the best ranking would have gained.
 """
@@ -24,8 +24,8 @@ Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Predictions beside the truth."""
+class Matches:
+    """Predictions with the truth they are held against."""
 
     ids: Ints  # (n, k)
     right: NDArray[np.bool_]  # (n, k): this place holds a true label
@@ -36,7 +36,7 @@ class Judged:
         return len(self.ids)
 
 
-def judge(found: Predictions, truth: csr_matrix) -> Judged:
+def find_matches(found: Predictions, truth: csr_matrix) -> Matches:
     """Mark which places of `found` hold a label whose relevance in `truth` is above 0."""
     if (truth.data <= 0).any():
         truth = truth.copy()
@@ -45,31 +45,32 @@ def judge(found: Predictions, truth: csr_matrix) -> Judged:
     if not truth.has_sorted_indices:
         truth = truth.sorted_indices()
     right = find_hits(found.ids, truth.indptr, truth.indices) >= 0
-    return Judged(found.ids, right, truth, np.diff(truth.indptr).astype(np.int64))
+    return Matches(found.ids, right, truth, np.diff(truth.indptr).astype(np.int64))
 
 
-def precision_at(k: int, judged: Judged) -> Reals:
+def precision_at(k: int, matches: Matches) -> Reals:
     """Share of the first k places that hold a true label: (n,).
 
-    >>> precision_at(3, judge(Predictions(np.array([[0, 1, -1]], np.int32), np.zeros((1, 3), np.float32)), csr_matrix([[1, 1, 1]])))
+    >>> found = Predictions(np.array([[0, 1, -1]], np.int32), np.zeros((1, 3), np.float32))
+    >>> precision_at(3, find_matches(found, csr_matrix([[1, 1, 1]])))
     array([0.66666667])
     """
-    return np.asarray(judged.right[:, :k].sum(axis=1) / k)
+    return np.asarray(matches.right[:, :k].sum(axis=1) / k)
 
 
-def recall_at(k: int, judged: Judged) -> Reals:
+def recall_at(k: int, matches: Matches) -> Reals:
     """Share of the true labels that stand among the first k places: (n,)."""
-    return np.asarray(judged.right[:, :k].sum(axis=1) / np.maximum(judged.n_true, 1))
+    return np.asarray(matches.right[:, :k].sum(axis=1) / np.maximum(matches.n_true, 1))
 
 
-def hits_at(k: int, judged: Judged) -> Reals:
+def hits_at(k: int, matches: Matches) -> Reals:
     """1 where at least one of the first k places is right: (n,)."""
-    return np.asarray(judged.right[:, :k].any(axis=1), np.float64)
+    return np.asarray(matches.right[:, :k].any(axis=1), np.float64)
 
 
-def ndcg_at(k: int, judged: Judged) -> Reals:
+def ndcg_at(k: int, matches: Matches) -> Reals:
     """Gain discounted by log2(place + 1), over that of the best ranking of min(k, true labels) places: (n,)."""
-    return _discounted(k, judged.right) / _ideal_discount(k, judged.n_true)
+    return _discounted(k, matches.right) / _ideal_discount(k, matches.n_true)
 
 
 def _discounted(k: int, gains: NDArray[np.bool_] | Reals) -> Reals:
@@ -94,63 +95,63 @@ def inverse_propensity(counts: NDArray[np.int64], n_rows: int, a: float, b: floa
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
-    """The weights of true labels, in the order predicted and in the best order, over the first places."""
+class Gains:
+    """The weights of true labels over the first places, in the order predicted and in the best order."""
 
-    judged: Judged
+    matches: Matches
     found: Reals  # (n, places): weight of the label predicted here, 0 where it is wrong
     best: Reals  # (n, places): the row's largest weights, largest first, filled with 0
 
 
-def weigh(judged: Judged, weights: Reals, places: int) -> Weighed:
-    """Weigh the first `places` places, enough for every k up to that."""
-    ids, right = judged.ids[:, :places], judged.right[:, :places]
-    found = np.zeros((len(judged), places))
+def find_gains(matches: Matches, weights: Reals, places: int) -> Gains:
+    """The weights found in the first `places` places, enough for every k up to that."""
+    ids, right = matches.ids[:, :places], matches.right[:, :places]
+    found = np.zeros((len(matches), places))
     found[:, : ids.shape[1]] = np.where(right, weights[ids], 0.0)  # id -1 reads the last weight, and is never right
-    rows = np.repeat(np.arange(len(judged)), judged.n_true)
-    values = weights[judged.truth.indices]
+    rows = np.repeat(np.arange(len(matches)), matches.n_true)
+    values = weights[matches.truth.indices]
     order = np.lexsort((-values, rows))
-    place = np.arange(len(rows)) - np.repeat(judged.truth.indptr[:-1], judged.n_true)
-    best = np.zeros((len(judged), places))
+    place = np.arange(len(rows)) - np.repeat(matches.truth.indptr[:-1], matches.n_true)
+    best = np.zeros((len(matches), places))
     kept = place < places
     best[rows[kept], place[kept]] = values[order][kept]
-    return Weighed(judged, found, best)
+    return Gains(matches, found, best)
 
 
-def ps_precision_at(k: int, weighed: Weighed) -> tuple[Reals, Reals]:
+def ps_precision_at(k: int, gains: Gains) -> tuple[Reals, Reals]:
     """(gained, possible) per row; PSP@k is sum(gained) / sum(possible)."""
-    return weighed.found[:, :k].sum(axis=1) / k, weighed.best[:, :k].sum(axis=1) / k
+    return gains.found[:, :k].sum(axis=1) / k, gains.best[:, :k].sum(axis=1) / k
 
 
-def ps_ndcg_at(k: int, weighed: Weighed) -> tuple[Reals, Reals]:
+def ps_ndcg_at(k: int, gains: Gains) -> tuple[Reals, Reals]:
     """(gained, possible) per row, both over the row's ideal discount; PSnDCG@k is sum(gained) / sum(possible)."""
-    ideal = _ideal_discount(k, weighed.judged.n_true)
-    return _discounted(k, weighed.found) / ideal, _discounted(k, weighed.best) / ideal
+    ideal = _ideal_discount(k, gains.matches.n_true)
+    return _discounted(k, gains.found) / ideal, _discounted(k, gains.best) / ideal
 
 
-def coverage_at(k: int, judged: Judged) -> float:
+def coverage_at(k: int, matches: Matches) -> float:
     """Share of the distinct labels of the truth that are found at least once among the first k places."""
-    present = len(np.unique(judged.truth.indices))
-    found = len(np.unique(judged.ids[:, :k][judged.right[:, :k]]))
+    present = len(np.unique(matches.truth.indices))
+    found = len(np.unique(matches.ids[:, :k][matches.right[:, :k]]))
     return found / present if present else 0.0
 
 
-def f1_by_label_at(k: int, judged: Judged) -> Reals:
+def f1_by_label_at(k: int, matches: Matches) -> Reals:
     """F1 of each label over the first k places: (n_labels,); NaN where a label is neither true nor predicted anywhere."""
-    n_labels = judged.truth.shape[1]
-    ids, right = judged.ids[:, :k], judged.right[:, :k]
+    n_labels = matches.truth.shape[1]
+    ids, right = matches.ids[:, :k], matches.right[:, :k]
     hit = np.bincount(ids[right], minlength=n_labels)
     predicted = np.bincount(ids[ids >= 0], minlength=n_labels)
-    true = np.bincount(judged.truth.indices, minlength=n_labels)
+    true = np.bincount(matches.truth.indices, minlength=n_labels)
     with np.errstate(invalid="ignore"):
         return 2 * hit / (predicted + true)
 
 
-def contribution_at(k: int, judged: Judged, bins: Ints) -> Reals:
-    """What the labels of each bin add to P@k: (n_bins,), summing to P@k over all rows."""
-    ids, right = judged.ids[:, :k], judged.right[:, :k]
+def contribution_at(k: int, matches: Matches, bins: Ints) -> Reals:
+    """Contribution of the labels of each bin to P@k: (n_bins,), summing to P@k over all rows."""
+    ids, right = matches.ids[:, :k], matches.right[:, :k]
     hits = np.bincount(bins[ids[right]], minlength=int(bins.max(initial=0)) + 1)
-    return hits / (k * max(len(judged), 1))
+    return hits / (k * max(len(matches), 1))
 
 
 def lost_information(clusters: Ints, labels: csr_matrix) -> tuple[float, float]:

@@ -21,6 +21,9 @@ def read_predictions(path: str | Path) -> Predictions:
     """Read `{"labels": [ids], "scores": [...]}` lines in test order, or an .npz with `ids` and `scores`.
 
     Labels stand best first. Scores may be left out; where given they must not rise within a row.
+
+    Args:
+        path: the file to read.
     """
     path = Path(path)
     if not path.is_file():
@@ -84,7 +87,12 @@ def _row(line: bytes) -> tuple[list[int], list[float]]:
 
 
 def write_predictions(path: str | Path, found: Predictions) -> None:
-    """Write .npz or JSON lines, by the name's ending."""
+    """Write predictions as .npz or JSON lines, by the ending of the name.
+
+    Args:
+        path: the file to write.
+        found: the predictions.
+    """
     path = Path(path)
     with new_file(path) as unfinished:
         if path.suffix == ".npz":

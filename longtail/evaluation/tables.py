@@ -9,8 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from longtail.data.frequency import TAIL_MOST, TORSO_MOST
 from longtail.data.zipf import sparkline
-from longtail.evaluation.frequency import TAIL_MOST, TORSO_MOST
 
 if TYPE_CHECKING:  # results print themselves through this module, so they cannot be imported here
     from longtail.core.values import LabelGraph
@@ -33,7 +33,7 @@ def to_text(content: RenderableType, width: int = 120) -> str:
 
 
 def evaluation_table(result: Evaluation) -> RenderableType:
-    """Metrics by place, the frequency bins, and what the numbers rest on."""
+    """Metrics by place, the frequency bins, and the counts that they rest on."""
     ks = sorted({int(name.split("@")[1]) for name in result.metrics if name.split("@")[0] in RANKED})
     table = Table(title=f"{result.about['data']}, {result.about['test_rows']:,} test rows", title_justify="left")
     table.add_column("%")
@@ -78,7 +78,7 @@ def _footnotes(result: Evaluation) -> list[Text]:
 
 
 def difference_table(first: str, second: str, rows: Sequence[Difference]) -> RenderableType:
-    """Two sets of predictions side by side, with the paired test."""
+    """The metrics of two sets of predictions, with the paired test."""
     table = Table(title="Paired comparison over the same test rows", title_justify="left")
     for column in ("%", first, second, "difference", "95 % interval", "p"):
         table.add_column(column, justify="left" if column == "%" else "right")
@@ -97,7 +97,7 @@ def difference_table(first: str, second: str, rows: Sequence[Difference]) -> Ren
 
 
 def description_table(seen: Description) -> RenderableType:
-    """What `longtail check` prints."""
+    """The description of a data set, as `longtail check` prints it."""
     sizes = Table(title=seen.name, title_justify="left", show_header=False)
     sizes.add_column()
     sizes.add_column()
@@ -137,7 +137,7 @@ def _sizes(seen: Description) -> list[tuple[str, str]]:
 
 
 def graph_table(name: str, graph: LabelGraph, stats: GraphStats) -> RenderableType:
-    """Numbers about a label graph."""
+    """Statistics of a label graph."""
     table = Table(title=Text(f"{name}, {graph.kind} graph"), title_justify="left", show_header=False)
     table.add_column()
     table.add_column()
@@ -181,7 +181,7 @@ def _pairs(count: int | None) -> str:
 
 
 def choice_table(choice: Choice) -> RenderableType:
-    """What each candidate reached on validation rows, and which was chosen."""
+    """Metrics of each candidate on validation rows, and which was chosen."""
     table = Table(title="Nearest rows on validation rows held out of the training rows", title_justify="left")
     shown = ("P@1", "P@5", "PSP@1", "PSP@5", "coverage@5")
     table.add_column("label rows")

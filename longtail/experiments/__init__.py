@@ -1,1 +1,1 @@
-"""."""
+"""Experiments: comparisons with other systems, reports, and hyperparameter tuning."""

@@ -1,1 +1,1 @@
-"""."""
+"""Prediction: scorers, ensembles, stacking weights, calibration, explanations, search and new labels."""

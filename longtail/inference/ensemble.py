@@ -1,11 +1,11 @@
-"""PREDICT: texts -> the best labels of each, in bounded memory, by one network or by several together."""
+"""PREDICT: texts -> the best labels of each, in bounded memory, by one network or by an ensemble."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -17,129 +17,156 @@ from longtail.core.kernels.ensemble import best_named, best_sums, each_once
 from longtail.core.progress import progress
 from longtail.core.values import Predictions, Texts
 from longtail.inference.concatenated import ConcatenatedEnsemble, WeightedScorer
-from longtail.inference.scorer import TEXTS_AT_ONCE, Retrieved, Scorer
+from longtail.inference.retrieval import Answer, Retrieved
+from longtail.inference.scorer import TEXTS_AT_ONCE, Scorer
 from longtail.inference.search.all_labels import FEW_TEXTS
 from longtail.inference.search.labels import CORES, Index
-from longtail.models.ragged import RaggedRows
+from longtail.models.encoders.base import EncoderSettings
+from longtail.models.label_vectors.vectors import LabelVectors
+from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 
-NAMED = 50  # labels of a text that each ranker of several voices names, at least
+MIN_CANDIDATES = 50  # labels of a text that each network of several members finds, at least
 
-Answer = tuple[Tensor, Tensor]  # (n, m) label ids and their scores, 0 or more
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Member:
-    """What one recipe has trained, and what its answers count beside those of others."""
+    """The networks that one recipe trained, their weight in the ensemble, and what a model folder keeps of the recipe.
+
+    Args:
+        scorers: one network each; the evidence of the member is the mean of theirs.
+        weight: stacking weight: factor of the member's evidence in the log-odds of a label, which are the sum over members.
+        offset: added to that sum.
+        name, about: of the recipe, for the model card.
+        encoder: settings that the encoder was built with.
+        label_vectors: settings of each tower's label vectors, as the last stage that learnt them had them.
+        tables: the recipe as it was read, for the record and to fit it again.
+    """
 
     tokenizer: Tokenizer
     scorers: list[Scorer]
-    weight: float = 1.0  # of its evidence, which is the mean of its rankers'; the sum over voices is the log-odds of a label
-    offset: float = 0.0  # added to that sum
+    weight: float = 1.0
+    offset: float = 0.0
+    name: str = ""
+    about: str = ""
+    encoder: EncoderSettings | None = None
+    label_vectors: Mapping[str, LabelVectors] = field(default_factory=dict)
+    tables: Mapping[str, object] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Voices that answer together."""
+    """Members that answer together; one network is an ensemble of one."""
 
     members: Sequence[Member]
-    index: Index | None = None  # of the vectors of all of them side by side, where they are joined
+    index: Index | None = None  # of the concatenated vectors of all networks, where these are concatenated
 
     def predict(self, texts: Texts, k: int, device: torch.device) -> Predictions:
-        """The k best labels of each text: of several rankers by the mean of their evidence, or of their chances where they search clusters
-        or centroids, as the papers' ensembles do; of several voices by the weighted sum of their evidence."""
+        """The k best labels of each text, with their probabilities.
+
+        Networks of one member are combined by the mean of their evidence; where they search clusters or centroids, by the mean of their
+        probabilities, as the papers' ensembles are. Several members are combined by the weighted sum of their evidence.
+        """
         ids, scores = [np.zeros((0, k), np.int32)], [np.zeros((0, k), np.float32)]
         block = 8 * TEXTS_AT_ONCE
         # one block is done before a bar is drawn, and a server asks for nothing else
         with progress("Predicting", len(texts), "texts") if len(texts) > block else nullcontext(lambda amount: None) as advance:
             for start in range(0, len(texts), block):
                 part = texts[start : start + block]
-                found, value = self._answer(part, k, device)
-                named = found.cpu().numpy()
-                ids.append(named.astype(np.int32))
-                # what a label hears of many others may add up to more than 1
-                scores.append(np.where(named >= 0, np.minimum(value.cpu().numpy(), 1), -np.inf).astype(np.float32))
+                found, probabilities = self._answer(part, k, device)
+                labels = found.cpu().numpy()
+                ids.append(labels.astype(np.int32))
+                # what neighbours pass on to a label may add up to more than 1
+                scores.append(np.where(labels >= 0, np.minimum(probabilities.cpu().numpy(), 1), -np.inf).astype(np.float32))
                 advance(len(part))
         return Predictions(np.concatenate(ids), np.concatenate(scores))
 
     def _answer(self, texts: Texts, k: int, device: torch.device) -> Answer:
-        if self.joined is not None:
-            return self.joined.answer(texts, k, device)
-        return _by_one(self.members[0], texts, k, device) if len(self.members) == 1 else _by_all(self.members, texts, k, device)
+        if self.concatenated is not None:
+            return self.concatenated.top_k(texts, k, device)
+        if len(self.members) == 1:
+            return _by_networks(self.members[0], texts, k, device)
+        return _by_members(self.members, texts, k, device)
 
     @cached_property
-    def joined(self) -> ConcatenatedEnsemble | None:
-        """All networks as one, where each scores all labels; None for a single one, which is one already."""
-        retrieved = _heard(self.members)
-        scorers, alone = [scorer for member in retrieved for scorer in member.scorers], len(self.members) == 1
-        if any(scorer.way != "all" for scorer in scorers) or (alone and len(scorers) == 1):
+    def concatenated(self) -> ConcatenatedEnsemble | None:
+        """All networks as one, where each scores all labels; None for a single network, which is one already."""
+        members, is_alone = with_weight(self.members), len(self.members) == 1
+        scorers = [scorer for member in members for scorer in member.scorers]
+        if not all(scorer.retrieval.scores_all_labels for scorer in scorers) or (is_alone and len(scorers) == 1):
             return None
-        if alone:
-            members = [WeightedScorer(retrieved[0].tokenizer, scorer, scorer.level_of[0] / len(scorers)) for scorer in scorers]
-            return ConcatenatedEnsemble(tuple(members), sum(scorer.level_of[1] for scorer in scorers) / len(scorers), scorers[0].told, self.index)
-        members = [WeightedScorer(member.tokenizer, scorer, member.weight / len(member.scorers)) for member in retrieved for scorer in member.scorers]
-        return ConcatenatedEnsemble(tuple(members), sum(member.offset for member in self.members), torch.sigmoid, self.index)
+        if is_alone:
+            slopes, offsets = zip(*(scorer.calibration for scorer in scorers), strict=True)
+            weighted = [
+                WeightedScorer(members[0].tokenizer, scorer, slope / len(scorers)) for scorer, slope in zip(scorers, slopes, strict=True)
+            ]
+            return ConcatenatedEnsemble(tuple(weighted), sum(offsets) / len(scorers), scorers[0].probability, self.index)
+        weighted = [
+            WeightedScorer(member.tokenizer, scorer, member.weight / len(member.scorers)) for member in members for scorer in member.scorers
+        ]
+        return ConcatenatedEnsemble(tuple(weighted), sum(member.offset for member in self.members), torch.sigmoid, self.index)
 
 
 def predict(members: Sequence[Member], texts: Texts, k: int, device: torch.device) -> Predictions:
-    """See `Choir.predict`."""
+    """See `Ensemble.predict`."""
     return Ensemble(members).predict(texts, k, device)
 
 
-def _heard(members: Sequence[Member]) -> Sequence[Member]:
-    """Those that count."""
+def with_weight(members: Sequence[Member]) -> Sequence[Member]:
+    """The members whose weight is above 0; at least one."""
     return members if len(members) == 1 else [member for member in members if member.weight > 0] or members[:1]
 
 
-# ---- by the networks of one recipe
+# ---- networks of one member
 
 
-def _by_one(member: Member, texts: Texts, k: int, device: torch.device) -> Answer:
-    scorers, tokens = member.scorers, _tokens(member, texts, device)
+def _by_networks(member: Member, texts: Texts, k: int, device: torch.device) -> Answer:
+    scorers, tokens = member.scorers, member.tokenizer(texts).to(device)
     if len(scorers) == 1:
-        return scorers[0].rank(tokens, k)
-    wanted = 4 * k + 20  # what one ranker has low another may have high
-    return mean_of(_each(scorers, tokens, lambda scorer, tokens: scorer.rank(tokens, wanted)), k)
+        return scorers[0].top_k(tokens, k)
+    wanted = 4 * k + 20  # a label that is low with one network may be high with another
+    return mean_of(_by_each(scorers, tokens, lambda scorer, tokens: scorer.top_k(tokens, wanted)), k)
 
 
-def mean_of(found: Sequence[Answer], k: int) -> Answer:
-    """The k best by the mean of their scores; what a ranker does not name has score 0 with it."""
+def mean_of(answers: Sequence[Answer], k: int) -> Answer:
+    """The k best labels by the mean of their probabilities; a label that a network does not find has 0 with it."""
     # a few labels of each text: quicker on the host than anywhere else
-    ids = torch.cat([ids.cpu() for ids, _ in found], dim=1)
-    scores = torch.cat([scores.cpu() / len(found) for _, scores in found], dim=1)
+    ids = torch.cat([ids.cpu() for ids, _ in answers], dim=1)
+    scores = torch.cat([scores.cpu() / len(answers) for _, scores in answers], dim=1)
     together = best_sums(ids.numpy(), scores.numpy(), k)
     return torch.from_numpy(together[0]), torch.from_numpy(together[1])
 
 
-# ---- by several recipes
+# ---- several members
 
 
-def _by_all(members: Sequence[Member], texts: Texts, k: int, device: torch.device) -> Answer:
-    """What any voice names is put to all of them, so that none is silent about what another has found."""
-    counted = _heard(members)
-    retrieved = [retrieve(member, texts, max(NAMED, 2 * k), device) for member in counted]
-    ids = named_by(retrieved)
-    odds = torch.full(ids.shape, sum(member.offset for member in members))
-    for member, own in zip(counted, retrieved, strict=True):
-        odds += member.weight * evidence(own, ids)
-    found, best = best_named(ids.numpy(), odds.numpy(), k)
+def _by_members(members: Sequence[Member], texts: Texts, k: int, device: torch.device) -> Answer:
+    """Labels that any member finds are scored by all of them."""
+    weighted = with_weight(members)
+    retrieved = [retrieve(member, texts, max(MIN_CANDIDATES, 2 * k), device) for member in weighted]
+    ids = candidates_of(retrieved)
+    log_odds = torch.full(ids.shape, sum(member.offset for member in members))
+    for member, own in zip(weighted, retrieved, strict=True):
+        log_odds += member.weight * evidence(own, ids)
+    found, best = best_named(ids.numpy(), log_odds.numpy(), k)
     return torch.from_numpy(found), torch.sigmoid(torch.from_numpy(best))
 
 
 def retrieve(member: Member, texts: Texts, k: int, device: torch.device) -> list[Retrieved]:
-    """What each of a voice's rankers finds."""
-    return _each(member.scorers, _tokens(member, texts, device), lambda scorer, tokens: scorer.retrieve(tokens, k))
+    """The k best labels of texts by each of a member's networks, with the evidence for any other."""
+    return _by_each(member.scorers, member.tokenizer(texts).to(device), lambda scorer, tokens: scorer.retrieve(tokens, k))
 
 
-def named_by(retrieved: Sequence[Sequence[Retrieved]]) -> Tensor:
-    """(n, m): all labels that were found for a text, each once, -1 in empty places; on the host."""
-    found, most = each_once(torch.cat([one.ids.cpu() for own in retrieved for one in own], dim=1).numpy())
-    return torch.from_numpy(found[:, : max(1, most)].copy())
+def candidates_of(retrieved: Sequence[Sequence[Retrieved]]) -> Tensor:
+    """(n, m): all labels that were found for a text by any network of any member, each once; -1 in empty places. On the host."""
+    found, n_columns = each_once(torch.cat([one.ids.cpu() for own in retrieved for one in own], dim=1).numpy())
+    return torch.from_numpy(found[:, : max(1, n_columns)].copy())
 
 
 def evidence(retrieved: Sequence[Retrieved], ids: Tensor) -> Tensor:
-    """(n, m): of these labels, the mean over a voice's rankers."""
+    """(n, m): the evidence of one member for these labels, the mean over its networks."""
     total = torch.zeros(ids.shape)
     for one in retrieved:
         total += one.evidence(ids).cpu() / len(retrieved)
@@ -149,20 +176,15 @@ def evidence(retrieved: Sequence[Retrieved], ids: Tensor) -> Tensor:
 # ---- in threads
 
 
-def _tokens(member: Member, texts: Texts, device: torch.device) -> RaggedRows:
-    rows = member.tokenizer(texts)
-    return RaggedRows(rows.ids, rows.weights, rows.offsets, device)
-
-
-def _each(scorers: Sequence[Scorer], tokens: RaggedRows, ask: Callable[[Scorer, RaggedRows], Found]) -> list[Found]:
-    """What each ranker answers. For a few texts on a CPU one thread each: the scan of one runs beside that of the others."""
+def _by_each(scorers: Sequence[Scorer], tokens: TokenRows, ask: Callable[[Scorer, TokenRows], Found]) -> list[Found]:
+    """The answer of each network. For a few texts on a CPU in a thread each, so that label vectors are scanned at the same time."""
     if len(scorers) == 1 or len(tokens) > FEW_TEXTS or tokens.ids.is_cuda:
         return [ask(scorer, tokens) for scorer in scorers]
-    others = [_beside().submit(ask, scorer, tokens) for scorer in scorers[1:]]
+    others = [_threads().submit(ask, scorer, tokens) for scorer in scorers[1:]]
     return [ask(scorers[0], tokens), *(other.result() for other in others)]
 
 
 @cache
-def _beside() -> ThreadPoolExecutor:
-    """Threads of rankers. Scans have their own, for which these wait: in one pool they would wait for places that they hold themselves."""
+def _threads() -> ThreadPoolExecutor:
+    """Threads of networks. Scans have their own, for which these wait: in one pool they would wait for places that they hold themselves."""
     return ThreadPoolExecutor(CORES)

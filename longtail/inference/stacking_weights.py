@@ -1,4 +1,4 @@
-"""What each of several scores counts: weights under which right labels stand before wrong ones, learnt on validation rows."""
+"""Stacking weights: the weighted sum of several scores that puts right labels before wrong ones, fitted to validation rows."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from scipy.optimize import minimize
 
 Reals = NDArray[np.float64]
 
-RIDGE = 1e-4  # what a weight of 1 costs, so that scores which say the same share what they count
-MOST_STEPS = 200
+RIDGE = 1e-4  # penalty of a squared weight, so that scores which say the same get equal weights
+MAX_STEPS = 200
 
 
-def fitted_weights(scores: Reals, right: NDArray[np.bool_], counted: NDArray[np.bool_], worth: Reals) -> Reals:
-    """(h,) weights of 0 or more, for the sum that gives each right label the largest share beside the wrong ones of its row.
+def fit_stacking_weights(scores: Reals, right: NDArray[np.bool_], counted: NDArray[np.bool_], worth: Reals) -> Reals:
+    """(h,) stacking weights, 0 or more, that minimise the decoupled softmax loss of the weighted sum.
 
-    Each right label is set against the wrong labels of its row, not against other right ones: the decoupled softmax of UniDEC, with scores
-    of a whole network in the place of numbers. The loss is convex, so the weights do not depend on where the search begins.
+    Each right label is set against the wrong labels of its row, not against other right ones (UniDEC's loss, with the score of a whole
+    network as one feature). The loss is convex, so the weights do not depend on where the search begins.
 
     Args:
         scores: (n, m, h): of m labels of each row, by each of h scorers.
         right: (n, m).
         counted: (n, m): false where a place is empty, or the label neither right nor wrong.
-        worth: (n, m): how much it matters that a right label is found.
+        worth: (n, m): weight of a right label in the loss.
 
     >>> scores = np.array([[[2.0, 0.1], [1.0, 0.3]], [[0.5, 0.2], [0.1, 0.2]]])
-    >>> weights = fitted_weights(scores, np.array([[True, False]] * 2), np.ones((2, 2), bool), np.ones((2, 2)))
+    >>> weights = fit_stacking_weights(scores, np.array([[True, False]] * 2), np.ones((2, 2), bool), np.ones((2, 2)))
     >>> bool(weights[0] > 0), float(weights[1])
     (True, 0.0)
     """
@@ -54,6 +54,6 @@ def fitted_weights(scores: Reals, right: NDArray[np.bool_], counted: NDArray[np.
         slope = np.einsum("nm,nmh->h", of_wrong - lost, np.where(counted[..., None], scaled, 0))
         return float((matters * np.logaddexp(0, gaps)).sum() + RIDGE / 2 * weights @ weights), slope + RIDGE * weights
 
-    found = minimize(cost, np.ones(n_scorers), jac=True, method="L-BFGS-B", bounds=[(0, None)] * n_scorers, options={"maxiter": MOST_STEPS})
+    found = minimize(cost, np.ones(n_scorers), jac=True, method="L-BFGS-B", bounds=[(0, None)] * n_scorers, options={"maxiter": MAX_STEPS})
     weights: Reals = found.x / spread
     return weights

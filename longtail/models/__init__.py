@@ -1,1 +1,1 @@
-"""."""
+"""Networks: encoders, label vectors, losses, and how they are put together."""

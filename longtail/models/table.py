@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from longtail.core.kernels.bags import few_weighted_sums, weighted_sums, weighted_sums_gradient
-from longtail.models.ragged import TokenBatch, distinct_ids
+from longtail.tokens.ragged import distinct_ids
+from longtail.tokens.rows import TokenRows
 
 FEW_PRODUCTS = 1 << 19  # which one thread sums in less than a tenth of a millisecond
 # torch 2.11 and 2.12 say so once a process, also where checks are declined as below (pytorch/pytorch#184610)
@@ -34,14 +35,14 @@ class Table(nn.Module):
         found: Tensor = _Rows.apply(self.weight, ids)
         return found
 
-    def gather(self, batches: list[TokenBatch]) -> tuple[Tensor, list[TokenBatch]]:
+    def gather(self, batches: list[TokenRows]) -> tuple[Tensor, list[TokenRows]]:
         """The rows that any of the batches names, once each, and the batches with places in them instead of ids."""
         named, places = distinct_ids(torch.cat([batch.ids for batch in batches]), len(self.weight))
         placed = []
         start = 0
         for batch in batches:
             stop = start + len(batch.ids)
-            placed.append(TokenBatch(places[start:stop], batch.weights, batch.offsets, batch.read))
+            placed.append(batch.with_ids(places[start:stop], len(named)))
             start = stop
         return self.rows(named), placed
 
@@ -59,7 +60,7 @@ class _Rows(torch.autograd.Function):
         return torch.sparse_coo_tensor(ids[None], above[0], ctx.shape, check_invariants=False, is_coalesced=True), None
 
 
-def weighted_sum(batch: TokenBatch, table: Tensor) -> Tensor:
+def weighted_sum(batch: TokenRows, table: Tensor) -> Tensor:
     """(b, dim): each text's token vectors, added up with its weights; an empty text is the zero vector."""
     if table.device.type == "cpu" and table.dtype == torch.float32:
         if not torch.is_grad_enabled():
@@ -71,7 +72,7 @@ def weighted_sum(batch: TokenBatch, table: Tensor) -> Tensor:
     )
 
 
-def few(batch: TokenBatch, table: Tensor) -> bool:
+def few(batch: TokenRows, table: Tensor) -> bool:
     """Whether one thread on a CPU sums the token vectors of these texts before others are awake."""
     return table.device.type == "cpu" and table.dtype == torch.float32 and len(batch.ids) * table.shape[1] < FEW_PRODUCTS
 

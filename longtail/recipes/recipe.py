@@ -14,8 +14,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from longtail.core.errors import SettingError, UnknownName
 from longtail.core.registry import KINDS, LOSSES, load, recipes
 from longtail.core.settings import from_table
+from longtail.models.encoders.base import EncoderSettings
 from longtail.models.label_vectors.vectors import LabelVectors
 from longtail.models.losses.all_labels import ALL_LABELS
+from longtail.tokens.tokenizer import TokenSettings
 from longtail.training.stages import ClusterSettings, Contrast, Stage
 from longtail.training.trainer import Parts
 
@@ -86,8 +88,8 @@ class Recipe:
 
     name: str
     about: str
-    tokens: Any
-    encoder: Any
+    tokens: TokenSettings
+    encoder: EncoderSettings
     labels: LabelVectors
     classifiers: LabelVectors
     contrast: Contrast
@@ -300,7 +302,7 @@ def _check(recipe: Recipe, where: str) -> None:
         wrong = "patience ends a stage by its validation rows, and there are none; wanted validation = 0.1 or so with it"
     elif recipe.tables.get("beside") and not recipe.validation:
         wrong = "recipes beside this one are weighed by validation rows, and there are none; wanted validation = 0.05 or so, or beside = []"
-    elif getattr(recipe.tokens, "ngrams", 1) > 1 and not hasattr(recipe.encoder, "word_dropout"):
+    elif recipe.tokens.has_bigrams and recipe.encoder.reads_order:
         wrong = "the encoder reads words in their order, where bigrams have no place; wanted ngrams = 1"
     elif _learns_nothing(recipe):
         wrong = "the encoder is frozen, and nothing behind it learns; wanted encoder.adapter = 1024 or so, or labels with free vectors"
@@ -310,9 +312,7 @@ def _check(recipe: Recipe, where: str) -> None:
 
 def _learns_nothing(recipe: Recipe) -> bool:
     """Whether there is neither a layer behind a frozen encoder nor a vector of a label of its own."""
-    encoder = recipe.encoder
-    is_read_once = getattr(encoder, "frozen", False) and not encoder.adapter and not encoder.projection
-    return is_read_once and recipe.labels.parts == ("encoded",) and not recipe.labels.bias and len(recipe.stages) == 1
+    return not recipe.encoder.learns and recipe.labels.parts == ("encoded",) and not recipe.labels.bias and len(recipe.stages) == 1
 
 
 def with_settings(tables: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""SERVE: a model folder behind HTTP, with a page to try it."""
+"""A model folder served over HTTP, with a page to try it."""

@@ -91,7 +91,7 @@ async def not_found(request: Request, error: Exception) -> Response:
         answer.headers["Allow"] = allowed
         return answer
     if error.status_code == 404:
-        return answered({"error": "There is nothing here; / is the page, /openapi.json tells all that may be asked."}, 404)
+        return answered({"error": "There is nothing here; / is the page, /openapi.json lists all routes."}, 404)
     return answered({"error": f"{error.detail}."}, error.status_code)
 
 
@@ -106,7 +106,7 @@ def _methods(request: Request) -> set[str]:
 
 
 def openapi(app: FastAPI, models: Models, keys: Keys | None) -> dict[str, Any]:
-    """Made once; with the limits of this server, and its keys where it has some."""
+    """The OpenAPI page, made once, with the limits of this server and its keys where it has some."""
     if app.openapi_schema:
         return app.openapi_schema
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -118,7 +118,7 @@ def openapi(app: FastAPI, models: Models, keys: Keys | None) -> dict[str, Any]:
         components["schemas"].pop(name, None)
     for methods in made["paths"].values():
         for route in methods.values():
-            route["responses"] = {code: told for code, told in route["responses"].items() if "HTTPValidationError" not in str(told)}
+            route["responses"] = {code: answer for code, answer in route["responses"].items() if "HTTPValidationError" not in str(answer)}
     if keys is not None:
         components["securitySchemes"] = SECURITY
         for path, methods in made["paths"].items():

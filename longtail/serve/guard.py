@@ -1,11 +1,10 @@
-"""Around every request: who may ask, how many at once, what is counted, and what is said when something breaks."""
+"""The guard around every request: who may ask, how many at once, the counting, and the answer when something breaks."""
 
 from __future__ import annotations
 
 import logging
 import time
 import traceback
-from typing import Any
 
 import orjson
 from starlette.datastructures import Headers
@@ -25,7 +24,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, keys: Keys | None) -> None:
         self._app, self._limits, self._metrics, self._keys = app, limits, metrics, keys
-        self._now = 0  # requests being answered
+        self._n_running = 0  # requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,7 +39,7 @@ class Guard:
                 status = message["status"]
             await send(message)
 
-        self._now += 1
+        self._n_running += 1
         try:
             refusal = self._refusal(scope)
             if refusal is not None:
@@ -50,14 +49,14 @@ class Guard:
         except Exception as error:
             _log(error)
             if not status:
-                await _say(watched, 500, "Something broke inside the server; its log tells where.")
+                await _say(watched, 500, "Something broke inside the server; its log says where.")
         finally:
-            self._now -= 1
+            self._n_running -= 1
             path = getattr(scope.get("route"), "path", UNMEASURED)
             self._metrics.request(scope["method"], path, status, time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
-        if self._now > self._limits.requests:
+        if self._n_running > self._limits.requests:
             return 503, f"{self._limits.requests:,} requests are being answered already; try again in a second.", {"Retry-After": "1"}
         headers = None
         if scope["method"] != "GET":
@@ -75,13 +74,13 @@ class Guard:
 
 
 async def _say(send: Send, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
-    told = {"content-type": "application/json", "connection": "close", **(headers or {})}  # a body may be left unread
-    raw: list[Any] = [(name.lower().encode(), value.encode()) for name, value in told.items()]
+    sent = {"content-type": "application/json", "connection": "close", **(headers or {})}  # a body may be left unread
+    raw = [(name.lower().encode(), value.encode()) for name, value in sent.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": orjson.dumps({"error": sentence})})
 
 
 def _log(error: Exception) -> None:
-    """Where it broke, without the message: that may hold somebody's text."""
+    """Log the place where it broke, without the message: that may hold somebody's text."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     LOG.error("%s at %s", type(error).__name__, " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)))

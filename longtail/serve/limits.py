@@ -1,4 +1,4 @@
-"""What a request may ask for, who may ask, and the refusal that is answered otherwise."""
+"""Limits of requests, the keys that they need, and the refusal that is answered otherwise."""
 
 from __future__ import annotations
 
@@ -8,39 +8,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from longtail.core.checks import Positive, Range, Settings
 from longtail.core.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # all but tab and line ends
-SHORTEST_KEY = 16
+MIN_KEY_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Settings):
     """Bounds of one request and of all that wait."""
 
-    body_bytes: int = 1 << 20
-    text_characters: int = 8192
-    texts: int = 1000  # in one request
-    k: int = 1000
-    answers: int = 100_000  # texts x labels looked at, in one request
-    new_labels: int = 1000  # in one request
-    waiting_texts: int = 4096
-    waiting_questions: int = 64  # about labels, graph and reasons
-    requests: int = 1024  # at once
-    batch_texts: int = 64
-    wait_ms: float = 2.0  # for company, where the last batch had some
-    seconds: float = 10.0  # until an answer is given up
-    reload_seconds: float = 2.0  # between looks at the model folders
+    body_bytes: Positive = 1 << 20
+    text_characters: Positive = 8192
+    texts: Positive = 1000  # in one request
+    k: Positive = 1000
+    answers: Positive = 100_000  # texts x labels that are predicted, in one request
+    new_labels: Positive = 1000  # in one request
+    waiting_texts: Positive = 4096
+    waiting_questions: Positive = 64  # about labels, graph and reasons
+    requests: Positive = 1024  # at once
+    batch_texts: Positive = 64
+    wait_ms: Annotated[float, Range(least=0)] = 2.0  # for other requests, where the last batch held several
+    seconds: Annotated[float, Range(least=0, above=True)] = 10.0  # until an answer is given up
+    reload_seconds: Annotated[float, Range(least=0)] = 2.0  # between looks at the model folders
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 0 or (value == 0 and name not in ("wait_ms", "reload_seconds")):
-                raise SettingError(f"{name} came as {value}; wanted more than 0.")
+    def check(self) -> None:
         if self.waiting_texts < self.texts:
             raise SettingError(f"{self.waiting_texts} texts may wait and {self.texts} come at once; wanted a queue as long as a request.")
 
@@ -102,15 +100,15 @@ class Keys:
         if not keys:
             raise DataError(f"{path} holds no key; wanted one a line, such as `openssl rand -hex 24` makes.")
         for number, line in enumerate(lines, start=1):
-            if line in keys and len(line) < SHORTEST_KEY:
+            if line in keys and len(line) < MIN_KEY_CHARACTERS:
                 raise DataError(
-                    f"{path}:{number}: the key is shorter than {SHORTEST_KEY} characters; `openssl rand -hex 24` makes a good one."
+                    f"{path}:{number}: the key is shorter than {MIN_KEY_CHARACTERS} characters; `openssl rand -hex 24` makes a good one."
                 )
         return cls(keys)
 
     def know(self, given: bytes) -> bool:
         digest = sha256(given).digest()
         found = False
-        for known in self._digests:  # all of them, so that the time tells nothing
+        for known in self._digests:  # all of them, so that the time gives nothing away
             found |= hmac.compare_digest(known, digest)
         return found

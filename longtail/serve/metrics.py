@@ -1,4 +1,4 @@
-"""Numbers of the server in the form that Prometheus reads."""
+"""Counters and gauges of the server in the form that Prometheus reads."""
 
 from __future__ import annotations
 

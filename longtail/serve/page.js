@@ -29,10 +29,10 @@ async function ask(path, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
   if (state.key) headers.Authorization = `Bearer ${state.key}`;
   const answer = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
-  const told = await answer.json().catch(() => ({ error: `The server answered ${answer.status}.` }));
+  const content = await answer.json().catch(() => ({ error: `The server answered ${answer.status}.` }));
   if (answer.status === 401) $("key-form").hidden = false;
-  if (!answer.ok) throw new Error(told.error);
-  return told;
+  if (!answer.ok) throw new Error(content.error);
+  return content;
 }
 
 function say(text, wrong = false) {
@@ -76,14 +76,14 @@ function show(found, text) {
   });
   $("columns").replaceChildren(...columns);
   // the few words that a screen reader says, instead of everything that changed
-  const heard = found.map((labels, place) => labels && `${state.shown[place]}: ${labels.map((label) => label.text).join(", ") || "no label fits"}`);
-  $("heard").textContent = heard.filter(Boolean).join(". ");
+  const announced = found.map((labels, place) => labels && `${state.shown[place]}: ${labels.map((label) => label.text).join(", ") || "no label fits"}`);
+  $("announced").textContent = announced.filter(Boolean).join(". ");
 }
 
 function column(model, place, labels, text, others) {
   const title = state.models.length > 2 ? chooser(model, place) : made("h2", {}, model.name);
-  const told = `${model.labels.toLocaleString()} labels · ${model.recipe}${model.augmentation === "none" ? "" : `, ${model.augmentation}`}`;
-  const box = made("section", { class: "column", "aria-label": `Model ${model.name}` }, made("div", { class: "row" }, title, made("span", { class: "faint" }, told)));
+  const description = `${model.labels.toLocaleString()} labels · ${model.recipe}${model.augmentation === "none" ? "" : `, ${model.augmentation}`}`;
+  const box = made("section", { class: "column", "aria-label": `Model ${model.name}` }, made("div", { class: "row" }, title, made("span", { class: "faint" }, description)));
   if (labels && labels.length) {
     const known = others.map((one) => new Set(one.map((label) => label.id)));
     const rows = labels.map((label) => row(model, label, text, known.length > 0 && !known.some((ids) => ids.has(label.id))));
@@ -114,7 +114,7 @@ function row(model, label, text, alone) {
   );
   const detail = made("div", { class: "detail", hidden: true });
   const item = made("li", {}, top, bar(label.score));
-  if (model.explains) item.append(opener("Why", `Why ${label.text}`, detail, () => reasons(model, label, text)));
+  item.append(opener("Why", `Why ${label.text}`, detail, () => reasons(model, label, text)));
   if (model.has_graph) item.append(opener("Neighbours", `Neighbours of ${label.text}`, detail, () => neighbours(model, label, detail)));
   item.append(detail);
   return item;
@@ -141,31 +141,31 @@ function opener(word, name, detail, content) {
   return made("button", { type: "button", class: "more", "aria-expanded": "false", "aria-label": name, onclick: clicked }, word);
 }
 
-// ---- why
+// ---- explanations
 
 async function reasons(model, label, text) {
   const question = new URLSearchParams({ text, label: label.id, model: model.name });
-  return told(await ask(`explain?${question}`));
+  return explanation(await ask(`explain?${question}`));
 }
 
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-const MOST_WORDS = 12;
+const MAX_WORDS = 12;
 
-// what the label's parts and the words of the text bring, training rows like it, and the way through the graph
-function told(why) {
+// what parts of the label and words of the text contribute, training rows like it, and the path through the label graph
+function explanation(why) {
   const place = why.place === null ? "not among the best" : `place ${why.place}`;
   const box = made("div", {}, made("p", { class: "faint" }, `Score ${why.score.toFixed(3)}, ${place}. Evidence ${signed(why.evidence)}, of it bias ${signed(why.bias)}.`));
   const add = (title, content) => box.append(made("h3", {}, title), content);
   if (why.parts.length) add("Parts of the label", made("div", {}, ...why.parts.map((part) => shares(part.name, part.share, signed(part.brings)))));
   if (why.tokens.length) {
-    const words = why.tokens.slice(0, MOST_WORDS).map((token) => {
+    const words = why.tokens.slice(0, MAX_WORDS).map((token) => {
       const hint = token.in_label ? "It stands in the label's text, too" : "";
       return made("li", { class: token.in_label ? "word same" : "word", title: hint }, `${token.name} `, made("span", {}, signed(token.brings)));
     });
     add("Words of the text", made("ul", { class: "words" }, ...words));
   }
   if (why.rows.length) add("Training rows with this label", made("ul", {}, ...why.rows.map((row) => made("li", {}, row.text, made("span", { class: "faint" }, ` ${row.cosine.toFixed(2)}`)))));
-  if (why.path.length > 1) add("Way through the graph", made("p", {}, why.path.map((step, at) => `${at ? ` →(${step.weight.toFixed(2)}) ` : ""}${step.text || step.label}`).join("")));
+  if (why.path.length > 1) add("Path through the label graph", made("p", {}, why.path.map((step, at) => `${at ? ` →(${step.weight.toFixed(2)}) ` : ""}${step.text || step.label}`).join("")));
   return box;
 }
 

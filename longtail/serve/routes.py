@@ -1,25 +1,26 @@
-"""What may be asked, one function each."""
+"""The routes, one function each."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
 
 from longtail.core.errors import LongtailError
 from longtail.serve import schemas
-from longtail.serve.batching import Question
+from longtail.serve.batching import PredictRequest
 from longtail.serve.limits import Limits, Refused, check_texts, read_body
 from longtail.serve.models import Models
 
 T = TypeVar("T")
-MOST_SHOWN = 200  # labels of a page, and of a graph
-MOST_LABELS = (1 << 31) - 1
-PREFIX_LOOKED_AT = 1000  # best labels among which those with a prefix are looked for
+MAX_SHOWN = 200  # labels of a page, and of a graph
+MAX_LABEL_ID = (1 << 31) - 1
+PREFIX_CANDIDATES = 1000  # best labels among which those with a prefix are searched
 JSON = "application/json"
 PAGE = {"/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"), "/page.css": ("page.css", "text/css")}
 PAGE_HEADERS = {
@@ -33,9 +34,9 @@ router = APIRouter()
 ModelName = Annotated[str | None, Query(description="Its name, where the server has several; otherwise the first.")]
 
 
-def told(what: type[Any], *problems: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """Answers of a route, for the OpenAPI page."""
-    found: dict[int | str, dict[str, Any]] = {status: {"model": what, "description": "The answer."}}
+def responses(answer: type[BaseModel], *problems: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Responses of a route, for the OpenAPI page."""
+    found: dict[int | str, dict[str, Any]] = {status: {"model": answer, "description": "The answer."}}
     for code in (*problems, 401, 500, 503):
         found[code] = {"model": schemas.Problem, "description": PROBLEMS[code]}
     return found
@@ -50,9 +51,8 @@ PROBLEMS = {
     413: "The body is too long.",
     415: "The body came as another type than JSON.",
     422: "Something in it is missing, of another kind, or outside the limits.",
-    429: "Too many wait already; Retry-After tells when to try again.",
+    429: "Too many wait already; Retry-After says when to try again.",
     500: "Something broke inside the server.",
-    501: "This version of longtail cannot do it.",
     503: "It took too long, or the server is shutting down.",
 }
 
@@ -61,7 +61,9 @@ def body_of(kind: type[schemas.Body]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}}}
 
 
-@router.post("/predict", responses=told(schemas.Predicted, 400, 403, 404, 413, 415, 422, 429), openapi_extra=body_of(schemas.PredictBody))
+@router.post(
+    "/predict", responses=responses(schemas.Predicted, 400, 403, 404, 413, 415, 422, 429), openapi_extra=body_of(schemas.PredictBody)
+)
 async def predict(request: Request) -> Response:
     """The best labels of a text, or of many.
 
@@ -74,11 +76,11 @@ async def predict(request: Request) -> Response:
 async def predicted(request: Request, models: Models) -> bytes:
     asked = schemas.parsed(schemas.PredictBody, await read_body(request, models.limits.body_bytes))
     served = models[asked.model]
-    return await served.ask(question_of(asked, models.limits, served.n_labels))
+    return await served.ask(predict_request(asked, models.limits, served.n_labels))
 
 
-def question_of(asked: schemas.PredictBody, limits: Limits, n_labels: int) -> Question:
-    """What is asked, when it is within the limits."""
+def predict_request(asked: schemas.PredictBody, limits: Limits, n_labels: int) -> PredictRequest:
+    """The request of a body that is within the limits."""
     if (asked.text is None) == (asked.texts is None):
         raise Refused(422, f"{'Neither text nor texts came' if asked.text is None else 'Both text and texts came'}; wanted one of them.")
     texts = asked.texts if asked.texts is not None else [asked.text or ""]
@@ -91,32 +93,33 @@ def question_of(asked: schemas.PredictBody, limits: Limits, n_labels: int) -> Qu
         if not 0 <= label < n_labels:
             raise Refused(404, f"leave_out has label {label}; the model has 0 to {n_labels - 1}.")
     leave_out = frozenset(asked.leave_out)
-    looked_at = min(n_labels, max(asked.k, PREFIX_LOOKED_AT if asked.prefix else 0) + len(leave_out))
-    if len(texts) * looked_at > limits.answers:
+    n_candidates = min(n_labels, max(asked.k, PREFIX_CANDIDATES if asked.prefix else 0) + len(leave_out))
+    if len(texts) * n_candidates > limits.answers:
         raise Refused(
             422,
-            f"{len(texts):,} texts with {looked_at:,} labels each came; wanted at most {limits.answers:,} labels in all, so fewer texts.",
+            f"{len(texts):,} texts with {n_candidates:,} labels each came; wanted at most {limits.answers:,} labels in all, "
+            "so fewer texts.",
         )
-    return Question(texts, asked.k, asked.minimum_score, leave_out, asked.prefix or None, looked_at)
+    return PredictRequest(texts, asked.k, asked.minimum_score, leave_out, asked.prefix or None, n_candidates)
 
 
-@router.get("/labels", responses=told(schemas.FoundLabels, 404, 422, 429))
+@router.get("/labels", responses=responses(schemas.FoundLabels, 404, 422, 429))
 async def find_labels(
     request: Request,
     query: Annotated[str, Query(max_length=200, description="Letters that the label's text holds.", examples=["kart"])] = "",
-    after: Annotated[int, Query(ge=-1, le=MOST_LABELS, description="The `next` of the page before; -1 for the first.")] = -1,
-    size: Annotated[int, Query(ge=1, le=MOST_SHOWN, description="Labels a page.")] = 50,
+    after: Annotated[int, Query(ge=-1, le=MAX_LABEL_ID, description="The `next` of the page before; -1 for the first.")] = -1,
+    size: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Labels a page.")] = 50,
     model: ModelName = None,
 ) -> Response:
     """Labels by letters of their text, or all of them, a page at a time."""
     models: Models = request.app.state.models
-    return answered(await in_time(models.aside(models[model].find_labels, query, after, size), models.limits))
+    return answered(await in_time(models.in_background(models[model].find_labels, query, after, size), models.limits))
 
 
 @router.post(
     "/labels",
     status_code=201,
-    responses=told(schemas.Added, 400, 403, 404, 413, 415, 422, 501, status=201),
+    responses=responses(schemas.Added, 400, 403, 404, 413, 415, 422, status=201),
     openapi_extra=body_of(schemas.NewLabels),
 )
 async def add_labels(request: Request) -> Response:
@@ -130,7 +133,7 @@ async def add_labels(request: Request) -> Response:
     return answered({"model": served.name, "ids": await understood(models.add_labels(served, asked.texts))}, 201)
 
 
-@router.delete("/labels/{label}", responses=told(schemas.Removed, 403, 404, 422, 501))
+@router.delete("/labels/{label}", responses=responses(schemas.Removed, 403, 404, 422))
 async def remove_label(request: Request, label: int, model: ModelName = None) -> Response:
     """Never answer with this label again."""
     models: Models = request.app.state.models
@@ -139,48 +142,48 @@ async def remove_label(request: Request, label: int, model: ModelName = None) ->
     return answered({"model": served.name, "removed": label})
 
 
-@router.get("/explain", responses=told(schemas.Reasons, 404, 422, 429, 501))
+@router.get("/explain", responses=responses(schemas.Reasons, 404, 422, 429))
 async def explain(
     request: Request,
     text: Annotated[
         str, Query(description="The text that was predicted.", examples=["mario kart double dash"], json_schema_extra=dict(schemas.TEXT))
     ],
-    label: Annotated[int, Query(ge=0, le=MOST_LABELS, description="The id of the label.")],
+    label: Annotated[int, Query(ge=0, le=MAX_LABEL_ID, description="The id of the label.")],
     model: ModelName = None,
 ) -> Response:
     """Why a label is an answer to a text."""
     models: Models = request.app.state.models
     served = models[model]
     check_texts([text], models.limits)
-    return answered(await understood(in_time(models.aside(served.explain, text, label), models.limits)))
+    return answered(await understood(in_time(models.in_background(served.explain, text, label), models.limits)))
 
 
-@router.get("/graph/{label}", responses=told(schemas.Graph, 404, 422, 429))
+@router.get("/graph/{label}", responses=responses(schemas.Graph, 404, 422, 429))
 async def graph(
     request: Request,
     label: int,
-    nodes: Annotated[int, Query(ge=1, le=MOST_SHOWN, description="Labels to show, at most.")] = 30,
+    nodes: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Labels to show, at most.")] = 30,
     model: ModelName = None,
 ) -> Response:
-    """The label graph around a label: those that the strongest ways lead to."""
+    """The label graph around a label: those that the strongest paths lead to."""
     models: Models = request.app.state.models
-    return answered(await in_time(models.aside(models[model].around, label, nodes), models.limits))
+    return answered(await in_time(models.in_background(models[model].neighbourhood, label, nodes), models.limits))
 
 
-@router.get("/models", responses=told(schemas.ModelList))
+@router.get("/models", responses=responses(schemas.ModelList))
 async def list_models(request: Request) -> Response:
     """The models of this server."""
     models: Models = request.app.state.models
     return answered({"models": [served.summary() for served in models.all()]})
 
 
-@router.get("/models/{name}", responses=told(schemas.ModelCard, 404))
+@router.get("/models/{name}", responses=responses(schemas.ModelCard, 404))
 async def model_card(request: Request, name: str) -> Response:
-    """What a model was trained on and how, how good it is, and every epoch of its training."""
+    """The model card: how a model was trained and on which data, how good it is, and every epoch of its training."""
     return answered(request.app.state.models[name].card())
 
 
-@router.post("/models/{name}/reload", responses=told(schemas.ModelSummary, 403, 404, 409))
+@router.post("/models/{name}/reload", responses=responses(schemas.ModelSummary, 403, 404, 409))
 async def reload_model(request: Request, name: str) -> Response:
     """Load the folder anew. Requests are answered all the while, by the version before until the new one takes over."""
     return answered((await request.app.state.models.reload(name)).summary())
@@ -188,13 +191,13 @@ async def reload_model(request: Request, name: str) -> Response:
 
 @router.get("/healthz", responses={200: {"model": schemas.Status}})
 async def health() -> Response:
-    """Whether the process answers."""
+    """Liveness: the process answers."""
     return answered({"status": "alive"})
 
 
 @router.get("/readyz", responses={200: {"model": schemas.Status}, 503: {"model": schemas.Problem, "description": PROBLEMS[503]}})
 async def readiness(request: Request) -> Response:
-    """Whether it takes requests."""
+    """Readiness: requests are taken."""
     if not request.app.state.models.ready:
         raise Refused(503, "The server is shutting down.")
     return answered({"status": "ready"})
@@ -202,11 +205,11 @@ async def readiness(request: Request) -> Response:
 
 @router.get("/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Numbers for Prometheus."""
+    """Counters and gauges for Prometheus."""
     return Response(request.app.state.models.metrics_text(), media_type="text/plain; version=0.0.4")
 
 
-def page_route(file: str, kind: str) -> Any:
+def page_route(file: str, kind: str) -> Callable[[], Awaitable[Response]]:
     content = (Path(__file__).parent / file).read_bytes()
 
     async def page() -> Response:
@@ -233,7 +236,7 @@ async def in_time(answer: Awaitable[T], limits: Limits) -> T:
 
 
 async def understood(answer: Awaitable[T]) -> T:
-    """The answer; what longtail says against the question is a refusal of it."""
+    """The answer; an error of longtail's is a refusal of the request."""
     try:
         return await answer
     except LongtailError as error:

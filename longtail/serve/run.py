@@ -1,4 +1,4 @@
-"""`longtail serve`: load the models, then answer until told to stop."""
+"""`longtail serve`: load the models, then answer until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests hold and what answers look like; the OpenAPI page is made of these."""
+"""Bodies of requests and answers; the OpenAPI page is made of these."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ B = TypeVar("B", bound="Body")
 # no control characters, and something besides spaces
 PLAIN = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*[^\x00-\x1f\x7f\x85\s][^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 TEXT = {"minLength": 1, "pattern": PLAIN}
-PIECES_SHOWN = 40  # letters of a wrong name that an answer repeats
+MAX_ECHOED = 40  # letters of a wrong name that an answer repeats
 
 
 class Body(BaseModel):
-    """What came is what was meant: "5" is no number, and a name that is not known is a mistake."""
+    """A body of a request, taken literally: "5" is no number, and a name that is not known is a mistake."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -81,7 +81,7 @@ class FoundLabels(BaseModel):
 
 class Added(BaseModel):
     model: str
-    ids: list[int] = Field(description="Of the new labels, in the order of their texts.")
+    ids: list[int] = Field(description="Ids of the new labels, in the order of their texts.")
 
 
 class Removed(BaseModel):
@@ -106,7 +106,7 @@ class Graph(BaseModel):
 
 
 class Part(BaseModel):
-    name: str = Field(description="Of the label's vector.", examples=["text"])
+    name: str = Field(description="Part of the label's vector.", examples=["text"])
     share: float
     brings: float = Field(description="To the evidence.")
 
@@ -140,7 +140,7 @@ class Reasons(BaseModel):
     tokens: list[Token]
     rest: float
     rows: list[Row] = Field(description="Training rows with the label that are most like the text, where the model folder keeps them.")
-    path: list[Step] = Field(description="From a label that was predicted to this one, by the label graph.")
+    path: list[Step] = Field(description="Path in the label graph, from a label that was predicted to this one.")
 
 
 class ModelSummary(BaseModel):
@@ -151,8 +151,6 @@ class ModelSummary(BaseModel):
     recipe: str
     augmentation: str
     has_graph: bool
-    explains: bool
-    adds_labels: bool
 
 
 class ModelList(BaseModel):
@@ -185,27 +183,28 @@ def parsed(kind: type[B], body: bytes) -> B:
 
 
 def sentence(problem: Any, known: Sequence[str] = ()) -> str:
-    """One problem that pydantic found, in one sentence; values are told where they are numbers, never texts."""
-    where = ".".join(str(part)[:PIECES_SHOWN] for part in problem["loc"] if part not in ("query", "path", "body")) or "The body"
-    kind, value, told = problem["type"], problem.get("input"), problem.get("ctx", {})
-    if kind == "json_invalid":
-        return f"The body is not JSON ({told['error']})."
-    if kind == "extra_forbidden":
-        return f"The body has {where!r}, which is not known; wanted {', '.join(known)}."
-    if kind == "missing":
-        return f"{where} is missing."
-    came = f" came as {value}" if isinstance(value, (int, float)) and len(str(value)) < PIECES_SHOWN else " came as something else"
+    """One problem that pydantic found, in one sentence; values are named where they are numbers, never texts."""
+    where = ".".join(str(part)[:MAX_ECHOED] for part in problem["loc"] if part not in ("query", "path", "body")) or "The body"
+    special = {
+        "json_invalid": lambda: f"The body is not JSON ({problem['ctx']['error']}).",
+        "extra_forbidden": lambda: f"The body has {where!r}, which is not known; wanted {', '.join(known)}.",
+        "missing": lambda: f"{where} is missing.",
+    }
+    if problem["type"] in special:
+        return special[problem["type"]]()
+    value = problem.get("input")
+    came = f" came as {value}" if isinstance(value, (int, float)) and len(str(value)) < MAX_ECHOED else " came as something else"
     message = str(problem["msg"])
     return f"{where}{came}; wanted {message.removeprefix('Input should be ').removesuffix('.')}."
 
 
 def with_limits(schemas: dict[str, Any], limits: Limits) -> None:
-    """Tell the limits of this server in the schemas of its OpenAPI page."""
+    """Write the limits of this server into the schemas of its OpenAPI page."""
     text = {**TEXT, "maxLength": limits.text_characters}
     predict, labels = schemas["PredictBody"]["properties"], schemas["NewLabels"]["properties"]
     predict["text"]["anyOf"][0] |= text
-    for many, most in ((predict["texts"]["anyOf"][0], limits.texts), (labels["texts"], limits.new_labels)):
-        many |= {"minItems": 1, "maxItems": most}
+    for many, limit in ((predict["texts"]["anyOf"][0], limits.texts), (labels["texts"], limits.new_labels)):
+        many |= {"minItems": 1, "maxItems": limit}
         many["items"] |= text
     predict["k"]["maximum"] = limits.k
     predict["leave_out"] |= {"maxItems": limits.k}

@@ -1,1 +1,1 @@
-"""."""
+"""Model folders on disk: saving and opening models and indexes, and export."""

@@ -1,4 +1,4 @@
-"""An index in a folder of its own: index.json, and its files in another. It appears whole or not at all."""
+"""Index folder: index.json, and the files of an index in another folder. It appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 def describe_index(folder: Path, mark: str, tuned: Tuned) -> None:
     """Write index.json; the files of the index lie in the folder `FILES` there."""
     files = {path.name: _ends(path) for path in sorted((folder / FILES).iterdir())}
-    entry = {"mark": mark, **tuned.told(), "files": files}
+    entry = {"mark": mark, **tuned.as_dict(), "files": files}
     (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "index": entry}, indent=1), encoding="utf-8")
 
 
 def open_index(folder: Path, mark: str, labels: Callable[[], Labels]) -> Index:
-    """The index, mapped; or one line that tells what is wrong with the folder.
+    """The index, mapped from its files; raises where the folder is damaged or of other label vectors.
 
     Args:
         mark: of the label vectors that it should be of, see `mark_of`.
-        labels: those, as the index takes them.
+        labels: gives these label vectors.
     """
     anew = f"`longtail index {folder.parent}` builds it anew."
     try:
-        told = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        if told["format"] != FORMAT:
-            raise DataError(f"{folder} is of format {told['format']}; this longtail reads format {FORMAT}. {anew}")
-        entry = told["index"]
+        described = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if described["format"] != FORMAT:
+            raise DataError(f"{folder} is of format {described['format']}; this longtail reads format {FORMAT}. {anew}")
+        entry = described["index"]
         if entry["mark"] != mark:
             raise DataError(f"{folder} is of other label vectors than {folder.parent} has. {anew}")
         for name, ends in entry["files"].items():
@@ -71,13 +71,13 @@ def open_index(folder: Path, mark: str, labels: Callable[[], Labels]) -> Index:
 
 
 def write_labels(labels: Labels, folder: Path) -> None:
-    """Vectors that lie nowhere else in one piece, beside their index."""
+    """Write concatenated vectors, which lie nowhere else in one piece, next to their index."""
     np.save(folder / VECTORS, labels.vectors)
     np.save(folder / BIAS, labels.bias)
 
 
 def read_labels(folder: Path) -> Labels:
-    """What `write_labels` wrote, mapped."""
+    """Read what `write_labels` wrote, mapped."""
     return Labels.of(np.asarray(np.load(folder / VECTORS, mmap_mode="r")), np.load(folder / BIAS))
 
 

@@ -1,15 +1,15 @@
-"""A model folder: what a trained model needs to answer, and to be understood; no pickle.
+"""A model folder: all that a trained model needs to answer, and to be understood; no pickle.
 
-model.json           recipe, numbers, which ranker each network is
-weights.safetensors  token table, encoder, label vectors, cluster vectors
-parts.safetensors    what label vectors were mixed from; not needed to predict
+model.json           members: settings, weights in the ensemble, networks; the recipe of each, for the record
+weights.safetensors  token table, encoder, label vectors, cluster vectors of every network
+parts.safetensors    towers that label vectors were made by; not needed to predict
 labels.npz           label texts, training counts, and which labels were removed
 labels/              labels that were added or removed since, a file each time
 graph.npz            the label graph, where the recipe has one
-tokenizer.json       and tokenizer-1.json, ... of recipes beside it
+tokenizer.json       and tokenizer-1.json, ... of further members
 index/               of label vectors, where `longtail index` built one
 history.json         loss, validation and seconds of every epoch
-rows.npz             training texts and their labels, to show beside predictions; only where asked for
+rows.npz             training texts and their labels, to explain predictions with; only where asked for
 README.md            the model card
 """
 
@@ -17,34 +17,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor, nn
+from torch import Tensor
 
 import longtail
 from longtail.core.errors import DataError, LongtailError
-from longtail.core.values import LabelGraph, Texts
+from longtail.core.registry import load, name_of
+from longtail.core.settings import from_table
+from longtail.core.values import Texts
 from longtail.data.files import new_folder
 from longtail.data.graph.store import load_graph, save_graph
-from longtail.inference.ensemble import Ensemble, Member
+from longtail.inference.ensemble import Member
 from longtail.inference.scorer import Scorer
-from longtail.inference.search.all_labels import AllLabels
-from longtail.inference.search.clusters import ClusterIndex, Neighbours
-from longtail.inference.search.labels import Index
-from longtail.models.encoders.transformer import TransformerEncoder
-from longtail.models.network import Network
-from longtail.models.table import Table
-from longtail.recipes.recipe import Recipe, make_recipe
+from longtail.inference.trained_model import TowerWeights, TrainedModel
+from longtail.models.encoders.base import EncoderSettings
+from longtail.models.label_vectors.vectors import LabelVectors
 from longtail.storage.index_folder import FILES, open_index, read_labels
+from longtail.storage.packing import pack_scorer, pack_towers, unpack_scorer
 from longtail.tokens.load import load_tokenizer
 from longtail.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FORMAT = 4
 INDEX, ROWS = "index", "rows.npz"
@@ -58,110 +59,72 @@ MODEL, WEIGHTS, PARTS, LABELS, GRAPH, TOKENIZER, HISTORY, CARD = (
     "history.json",
     "README.md",
 )
+AGAIN = "Copy it again, or train anew."
+
+Table = dict[str, Any]  # as JSON holds it
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A trained model, as it lies in its folder."""
-
-    recipe: Recipe
-    members: list[Member]  # of the recipe, then of those beside it
-    label_texts: Texts | None
-    label_counts: np.ndarray[Any, np.dtype[np.int64]]  # training rows of each label
-    graph: LabelGraph | None
-    about: dict[str, Any]  # data, counts, seeds, seconds: what the card tells
-    history: list[dict[str, Any]]
-    folder: Path | None = None  # where it lies
-    index: Index | None = None  # of all networks' label vectors side by side, where they are joined
-
-    @cached_property
-    def ensemble(self) -> Ensemble:
-        return Ensemble(self.members, self.index)
-
-    @property
-    def removed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Ids of labels that are never named."""
-        mask = self.scorers[0].removed
-        return np.zeros(0, np.int64) if mask is None else torch.nonzero(mask).flatten().cpu().numpy()
-
-    def without(self, labels: np.ndarray[Any, np.dtype[np.int64]]) -> Stored:
-        """Never naming these labels again; all others keep their ids."""
-        gone = torch.from_numpy(labels).to(self.scorers[0].vectors.device)
-        members = [replace(member, scorers=[scorer.without(gone) for scorer in member.scorers]) for member in self.members]
-        return replace(self, members=members)
-
-    def retrieved(self) -> Stored:
-        """Without recipes that count nothing in the sum; the first stays, by which the model is called."""
-        kept = [place for place, member in enumerate(self.members) if place == 0 or member.weight > 0]
-        if len(kept) in (1, len(self.members)):  # a voice alone is not weighed, and would tell other chances than the sum
-            return self
-        first = replace(self.members[0], offset=sum(member.offset for member in self.members))
-        members = [first, *(replace(self.members[place], offset=0.0) for place in kept[1:])]
-        beside = tuple(self.recipe.beside[place - 1] for place in kept[1:])
-        about = {**self.about, "networks": sum(len(member.scorers) for member in members)}
-        return replace(self, members=members, recipe=replace(self.recipe, beside=beside), about=about)
-
-    @property
-    def scorers(self) -> list[Scorer]:
-        return [scorer for member in self.members for scorer in member.scorers]
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Of the recipe itself."""
-        return self.members[0].tokenizer
+# ---- writing
 
 
-def save_model(folder: Path, stored: Stored, rows: tuple[Texts, csr_matrix] | None = None) -> None:
-    """Write the folder; it appears when it is whole.
+def save_model(folder: Path, model: TrainedModel, rows: tuple[Texts, csr_matrix] | None = None) -> TrainedModel:
+    """Write the folder; it appears when it is whole. The model that lives in it from then on is returned.
 
     Args:
-        rows: training texts and their labels, to be kept beside the model.
+        rows: training texts and their labels, to be kept with the model.
     """
     from safetensors.torch import save_file
 
     with new_folder(folder) as fresh:
-        for place, member in enumerate(stored.members):
+        for place, member in enumerate(model.members):
             member.tokenizer.save(fresh / _tokenizer_file(place))
-        texts = stored.label_texts
-        arrays: dict[str, Any] = {"counts": stored.label_counts}
-        if texts is not None:
-            arrays |= {"buffer": texts.buffer, "offsets": texts.offsets}
-        if len(stored.removed):
-            arrays["removed"] = stored.removed
-        np.savez(fresh / LABELS, **arrays)
+        _save_labels(fresh / LABELS, model)
         if rows is not None:
             texts, labels = rows
             np.savez_compressed(fresh / ROWS, buffer=texts.buffer, offsets=texts.offsets, ids=labels.indices, ends=labels.indptr)
-        if stored.graph is not None:
-            save_graph(stored.graph, fresh / GRAPH)
-        weights: dict[str, Tensor] = {}
-        parts: dict[str, Tensor] = {}
-        described = []
-        for place, scorer in enumerate(stored.scorers):
-            tensors, told = _packed(scorer)
-            weights |= {f"{place}/{name}": tensor for name, tensor in tensors.items()}
-            towers = scorer.network.towers.state_dict()
-            parts |= {f"{place}/{name}": tensor.detach().cpu().contiguous() for name, tensor in towers.items()}
-            described.append(told)
-        save_file(weights, fresh / WEIGHTS)
-        if parts:
-            save_file(parts, fresh / PARTS)
-        model = {
-            "format": FORMAT,
-            "longtail": longtail.__version__,
-            "recipe": _told(stored.recipe),
-            "beside": [_told(recipe) for recipe in stored.recipe.beside],
-            "voices": [{"rankers": len(member.scorers), "weight": member.weight, "offset": member.offset} for member in stored.members],
-            "rankers": described,
-            "about": stored.about,
-        }
-        (fresh / MODEL).write_text(json.dumps(model, indent=1), encoding="utf-8")
-        (fresh / HISTORY).write_text(json.dumps(stored.history), encoding="utf-8")
-        (fresh / CARD).write_text(card(stored), encoding="utf-8")
+        if model.graph is not None:
+            save_graph(model.graph, fresh / GRAPH)
+        packed = [pack_scorer(scorer) for scorer in model.scorers]
+        save_file(_by_place([tensors for tensors, _ in packed]), fresh / WEIGHTS)
+        towers = _by_place([pack_towers(scorer) for scorer in model.scorers])
+        if towers:
+            save_file(towers, fresh / PARTS)
+        tables = iter([table for _, table in packed])
+        members = [_describe(member, [next(tables) for _ in member.scorers]) for member in model.members]
+        described = {"format": FORMAT, "longtail": longtail.__version__, "members": members, "about": model.about}
+        (fresh / MODEL).write_text(json.dumps(described, indent=1), encoding="utf-8")
+        (fresh / HISTORY).write_text(json.dumps(model.history), encoding="utf-8")
+        (fresh / CARD).write_text(card(model), encoding="utf-8")
+    return replace(model, folder=folder, tower_weights=_tower_weights(folder))
 
 
-def _told(recipe: Recipe) -> dict[str, Any]:
-    return {"name": recipe.name, "tables": recipe.tables}
+def _save_labels(path: Path, model: TrainedModel) -> None:
+    arrays: dict[str, Any] = {"counts": model.label_counts}
+    if model.label_texts is not None:
+        arrays |= {"buffer": model.label_texts.buffer, "offsets": model.label_texts.offsets}
+    if len(model.removed):
+        arrays["removed"] = model.removed
+    np.savez(path, **arrays)
+
+
+def _describe(member: Member, scorers: list[Table]) -> Table:
+    """A member for model.json."""
+    assert member.encoder is not None
+    return {
+        "name": member.name,
+        "about": member.about,
+        "weight": member.weight,
+        "offset": member.offset,
+        "encoder": {"kind": name_of("encoders", type(member.encoder)), **asdict(cast("DataclassInstance", member.encoder))},
+        "label_vectors": {tower: asdict(settings) for tower, settings in member.label_vectors.items()},
+        "scorers": scorers,
+        "tables": dict(member.tables),
+    }
+
+
+def _by_place(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors of all networks, the place of each before their names."""
+    return {f"{place}/{name}": tensor for place, own in enumerate(tensors) for name, tensor in own.items()}
 
 
 def _tokenizer_file(place: int) -> str:
@@ -169,95 +132,102 @@ def _tokenizer_file(place: int) -> str:
     return TOKENIZER if place == 0 else TOKENIZER.replace(".", f"-{place}.")
 
 
-def _packed(scorer: Scorer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    network = scorer.network
-    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items() if not name.startswith("towers.")}
-    tensors["vectors"] = scorer.vectors
-    told: dict[str, Any] = {
-        "way": scorer.way,
-        "width": scorer.network.width,
-        "dim": scorer.network.dim,
-        "keep": scorer.keep,
-        "beta": scorer.beta,
-    }
-    told |= {"towers": scorer.towers, "scales": scorer.scales, "chances": scorer.chances, "slope": scorer.slope, "offset": scorer.offset}
-    told["has_cluster_encoder"] = scorer.network.cluster_encoder is not None
-    if isinstance(network.encoder, TransformerEncoder):
-        told["architecture"] = network.encoder.architecture()  # which the recipe tells by the name of a model alone
-    optional: dict[str, Tensor | None] = {"bias": scorer.bias, "centroids": scorer.centroids}
-    if scorer.clusters is not None:
-        told["beam"] = scorer.clusters.beam
-        optional |= {
-            "clusters.vectors": scorer.clusters.vectors,
-            "clusters.bias": scorer.clusters.bias,
-            "clusters.members": scorer.clusters.members,
-        }
-        if scorer.clusters.graph is not None:
-            optional |= {"clusters.graph.ids": scorer.clusters.graph.ids, "clusters.graph.weights": scorer.clusters.graph.weights}
-    if scorer.graph is not None:
-        optional |= {"graph.ids": scorer.graph.ids, "graph.weights": scorer.graph.weights}
-    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, told
+# ---- reading
 
 
-def load_model(folder: Path, device: torch.device, indexed: bool = True) -> Stored:
+def load_model(folder: Path, device: torch.device, indexed: bool = True) -> TrainedModel:
     """Read a model folder, ready to predict. On a CPU tables of which a text needs a few rows stay on disk until they are looked at.
 
     Args:
         indexed: answer with the index of label vectors where the folder has one and the device is a CPU; then vectors stay on disk, too.
     """
-    from safetensors.torch import load_file
-
-    if not (folder / MODEL).is_file():
-        raise DataError(f"{folder} is not a model folder: {MODEL} is missing. `longtail train ... --out {folder}` makes one.")
-    try:
-        model = json.loads((folder / MODEL).read_text(encoding="utf-8"))
-        made_by, number = model["longtail"], model["format"]
-        if number != FORMAT:
-            raise DataError(f"{folder} is of format {number} (longtail {made_by}); this longtail reads format {FORMAT}.")
-        described, about, members = model["rankers"], model["about"], model["voices"]
-        recipe = make_recipe(model["recipe"]["tables"], model["recipe"]["name"], f"{folder / MODEL}")
-        beside = tuple(make_recipe(one["tables"], one["name"], f"{folder / MODEL}") for one in model["beside"])
-        recipe = replace(recipe, beside=beside)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / MODEL} is not of a model that longtail saved ({type(error).__name__}: {error}).") from error
-    for name in (WEIGHTS, LABELS, *(_tokenizer_file(place) for place in range(len(members)))):
+    described, about = _read_description(folder)
+    settings = [_read_settings(member, folder / MODEL) for member in described]
+    for name in (WEIGHTS, LABELS, *(_tokenizer_file(place) for place in range(len(described)))):
         if not (folder / name).is_file():
-            raise DataError(f"{folder} is not whole: {name} is missing. Copy it again, or train anew.")
-    tokenizers = _tokenizers([folder / _tokenizer_file(place) for place in range(len(members))])
-    tensors = _whole(folder / WEIGHTS, lambda path: load_file(path, device=str(device)))
+            raise DataError(f"{folder} is not whole: {name} is missing. {AGAIN}")
+    tokenizers = _tokenizers([folder / _tokenizer_file(place) for place in range(len(described))])
+    tensors = _read_tensors(folder / WEIGHTS, device)
     arrays = _whole(folder / LABELS, _arrays)
     graph = load_graph(folder / GRAPH) if (folder / GRAPH).is_file() else None
     history = _whole(folder / HISTORY, lambda path: json.loads(path.read_text("utf-8"))) if (folder / HISTORY).is_file() else []
+    has_index = indexed and device.type == "cpu" and (folder / INDEX).exists()
+    n_networks = sum(len(member["scorers"]) for member in described)
+    on_disk = has_index or n_networks > 1  # vectors of several networks are concatenated, which copies them
     try:
-        counts, texts = arrays["counts"], Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
-        has_index = indexed and device.type == "cpu" and (folder / INDEX).exists()
-        on_disk = has_index or len(described) > 1  # of several networks vectors are joined
-        made: list[Member] = []
-        first = 0
-        for own, tokenizer, member in zip((recipe, *recipe.beside), tokenizers, members, strict=True):
-            places = range(first, first + member["rankers"])
-            scorers = [_unpacked(_group(tensors, str(place)), described[place], own, tokenizer, device, on_disk) for place in places]
-            made.append(Member(tokenizer, scorers, member["weight"], member["offset"]))
-            first = places.stop
-        all_vectors = [scorer.vectors for member in made for scorer in member.scorers]
-        n_labels = {len(counts), *map(len, all_vectors), *([] if texts is None else [len(texts)])}
-        if len(n_labels) != 1:
-            raise ValueError(f"there are {' and '.join(map(str, sorted(n_labels)))} labels")
+        texts = Texts(arrays["buffer"], arrays["offsets"]) if "buffer" in arrays else None
+        members: list[Member] = []
+        place = 0
+        for table, own, tokenizer in zip(described, settings, tokenizers, strict=True):
+            scorers = []
+            for scorer in table["scorers"]:
+                scorers.append(unpack_scorer(_of_place(tensors, place), scorer, own[0], tokenizer, device, on_disk))
+                place += 1
+            members.append(_member(table, own, tokenizer, scorers))
+        model = TrainedModel(members, texts, arrays["counts"], graph, about, history, folder, tower_weights=_tower_weights(folder))
+        _check_sizes(model)
     except LongtailError:  # such as an extra that is missing
         raise
     except Exception as error:
-        raise DataError(
-            f"{folder} holds files of different models ({str(error).partition(chr(10))[0]}). Copy it again, or train anew."
-        ) from error
-    stored = Stored(recipe, made, texts, counts, graph, about, history, folder)
+        raise DataError(f"{folder} holds files of different models ({str(error).partition(chr(10))[0]}). {AGAIN}") from error
     if has_index:
-        stored = _with_index(stored, folder / INDEX)
-    return stored.without(arrays["removed"]) if "removed" in arrays else stored
+        model = _with_index(model, folder / INDEX)
+    return model.without(arrays["removed"]) if "removed" in arrays else model
+
+
+def _read_description(folder: Path) -> tuple[list[Table], Table]:
+    """Members and the card's table from model.json, or one line that tells what is wrong with it."""
+    path = folder / MODEL
+    if not path.is_file():
+        raise DataError(f"{folder} is not a model folder: {MODEL} is missing. `longtail train ... --out {folder}` makes one.")
+    try:
+        model = json.loads(path.read_text(encoding="utf-8"))
+        version, number = model["longtail"], model["format"]
+        if number != FORMAT:
+            raise DataError(
+                f"{folder} is a model of format {number}, written by longtail {version}; this longtail reads format {FORMAT}. "
+                f"Train it again, or type pip install longtail=={version}."
+            )
+        members, about = model["members"], dict(model["about"])
+        if not members or not all(isinstance(member["scorers"], list) and member["scorers"] for member in members):
+            raise ValueError("it has no members")
+        return members, about
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is not of a model that longtail saved ({type(error).__name__}: {error}).") from error
+
+
+Settings = tuple[EncoderSettings, dict[str, LabelVectors]]
+
+
+def _read_settings(member: Table, path: Path) -> Settings:
+    """Settings of a member's encoder and label vectors, or which of them this longtail does not know."""
+    try:
+        table = dict(member["encoder"])
+        encoder = from_table(load("encoders", table.pop("kind")), table, "encoder")
+        vectors = {tower: from_table(LabelVectors, settings, tower) for tower, settings in member["label_vectors"].items()}
+        return encoder, vectors
+    except LongtailError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is not of a model that longtail saved ({type(error).__name__}: {error}).") from error
+
+
+def _member(table: Table, settings: Settings, tokenizer: Tokenizer, scorers: list[Scorer]) -> Member:
+    encoder, label_vectors = settings
+    name, about, tables = table["name"], table["about"], table["tables"]
+    return Member(tokenizer, scorers, table["weight"], table["offset"], name, about, encoder, label_vectors, tables)
+
+
+def _check_sizes(model: TrainedModel) -> None:
+    """Raise where files do not have the same number of labels."""
+    n_labels = {len(model.label_counts), *(len(scorer.vectors) for scorer in model.scorers)}
+    n_labels |= set() if model.label_texts is None else {len(model.label_texts)}
+    if len(n_labels) != 1:
+        raise ValueError(f"there are {' and '.join(map(str, sorted(n_labels)))} labels")
 
 
 def _tokenizers(paths: list[Path]) -> list[Tokenizer]:
-    """One for each file; the same one for files that are alike, so that recipes which read alike read once."""
+    """One for each file; the same one for files that are alike, so that members with the same tokens tokenise once."""
     known: dict[bytes, Tokenizer] = {}
     found = []
     for path in paths:
@@ -266,6 +236,21 @@ def _tokenizers(paths: list[Path]) -> list[Tokenizer]:
             known[content] = load_tokenizer(path)
         found.append(known[content])
     return found
+
+
+def _tower_weights(folder: Path) -> TowerWeights:
+    """Reads weights of towers from the folder when they are asked for."""
+
+    def read(place: int, tower: str) -> dict[str, Tensor] | None:
+        from safetensors import safe_open
+
+        path, prefix = folder / PARTS, f"{place}/{tower}."
+        if not path.is_file():
+            return None
+        with safe_open(path, "pt") as file:
+            return {name.removeprefix(prefix): file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}
+
+    return read
 
 
 def load_rows(folder: Path, n_labels: int) -> tuple[Texts, csr_matrix] | None:
@@ -280,33 +265,32 @@ def load_rows(folder: Path, n_labels: int) -> tuple[Texts, csr_matrix] | None:
         raise DataError(f"{folder / ROWS} is of another model ({error}). Delete it; predictions do not need it.") from error
 
 
-def _with_index(stored: Stored, folder: Path) -> Stored:
-    """Answering with the index in that folder."""
-    searched = all_labels_of(stored)
+def _with_index(model: TrainedModel, folder: Path) -> TrainedModel:
+    """The model, answering with the index in that folder."""
+    searched = model.all_labels
     if searched is None:
-        return stored
-    if stored.ensemble.joined is not None:  # whose vectors lie side by side in that folder alone
-        return replace(stored, index=open_index(folder, searched.mark(), lambda: read_labels(folder / FILES)))
-    (member,) = stored.members
+        return model
+    if model.ensemble.concatenated is not None:  # whose vectors lie concatenated in that folder alone
+        return replace(model, index=open_index(folder, searched.mark(), lambda: read_labels(folder / FILES)))
+    (member,) = model.members
     (scorer,) = member.scorers
     index = open_index(folder, searched.mark(), searched.searched)
-    return replace(stored, members=[replace(member, scorers=[replace(scorer, index=index)])])
+    return replace(model, members=[replace(member, scorers=[replace(scorer, index=index)])])
 
 
-def all_labels_of(stored: Stored) -> AllLabels | None:
-    """What is searched for the best of all labels; None where labels are found in another way."""
-    if stored.ensemble.joined is not None:
-        return stored.ensemble.joined.all_labels
-    first = stored.scorers[0]
-    return first.all_labels if len(stored.scorers) == 1 and first.way == "all" else None
+def _read_tensors(path: Path, device: torch.device) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    found: dict[str, Tensor] = _whole(path, lambda path: load_file(path, device=str(device)))
+    return found
 
 
 def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
-    """What is read from a file, or that it is damaged."""
+    """Read a file, or raise that it is damaged."""
     try:
         return read(path)
     except Exception as error:  # each library has errors of its own
-        raise DataError(f"{path} is damaged ({str(error).partition(chr(10))[0]}). Copy it again, or train anew.") from error
+        raise DataError(f"{path} is damaged ({str(error).partition(chr(10))[0]}). {AGAIN}") from error
 
 
 def _arrays(path: Path) -> dict[str, Any]:
@@ -314,63 +298,19 @@ def _arrays(path: Path) -> dict[str, Any]:
         return dict(arrays)
 
 
-def _group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    return {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(name + "/")}
+def _of_place(tensors: Mapping[str, Tensor], place: int) -> dict[str, Tensor]:
+    """The tensors of one network."""
+    prefix = f"{place}/"
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _unpacked(
-    tensors: dict[str, Tensor], told: dict[str, Any], recipe: Recipe, tokenizer: Tokenizer, device: torch.device, on_disk: bool
-) -> Scorer:
-    if device.type == "cpu":
-        # a mapped tensor begins anywhere in its file, and the last bit of a product depends on how its factors lie in memory
-        mapped = {"network.table.weight"} | ({"vectors"} if told["way"] != "all" or on_disk else set())
-        tensors = {name: tensor if name in mapped else tensor.clone() for name, tensor in tensors.items()}
-    dim = tensors["network.table.weight"].shape[1]
-    table = Table(0, dim, 0.0)
-    # no memory for a table that is replaced at once, nor random numbers, for which torch would load its compiler
-    table.weight = nn.Parameter(torch.empty(tokenizer.n_tokens, dim, device="meta"))
-    encoder = recipe.encoder.rebuild(told["architecture"]) if "architecture" in told else recipe.encoder.build()
-    network = Network(table, encoder, told["width"], told["dim"])
-    if told["has_cluster_encoder"]:
-        network.cluster_encoder = recipe.encoder.build()
-    state = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
-    network.load_state_dict(state, assign=True)
-    network.eval().requires_grad_(False)
-    clusters = None
-    if "clusters.vectors" in tensors:
-        clusters = ClusterIndex(
-            tensors["clusters.vectors"],
-            tensors.get("clusters.bias"),
-            tensors["clusters.members"],
-            _neighbours(tensors, "clusters.graph"),
-            told["beam"],
-        )
-    return Scorer(
-        network,
-        tensors["vectors"],
-        tensors.get("bias"),
-        told["way"],
-        clusters,
-        _neighbours(tensors, "graph"),
-        tensors.get("centroids"),
-        told["keep"],
-        told["beta"],
-        tuple(told["towers"]),
-        tuple(told["scales"]),
-        told["chances"],
-        told["slope"],
-        told["offset"],
-    )
+# ---- card
 
 
-def _neighbours(tensors: dict[str, Tensor], name: str) -> Neighbours | None:
-    return Neighbours(tensors[f"{name}.ids"], tensors[f"{name}.weights"]) if f"{name}.ids" in tensors else None
-
-
-def card(stored: Stored) -> str:
+def card(model: TrainedModel) -> str:
     """The model card: what it is, from what, and how good, in Markdown."""
-    about = stored.about
-    lines = [f"# {about['data']}: {stored.recipe.name}", "", stored.recipe.about, ""]
+    about, first = model.about, model.members[0]
+    lines = [f"# {about['data']}: {first.name}", "", first.about, ""]
     lines += ["| | |", "|---|---|"]
     lines += [
         f"| {name} | {value:,} |" if isinstance(value, int) else f"| {name} | {value} |"

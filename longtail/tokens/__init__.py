@@ -1,1 +1,1 @@
-"""Texts to tokens: what every encoder reads."""
+"""Tokenizers: texts to weighted token ids, which every encoder takes."""

@@ -59,7 +59,7 @@ def _mapped(place: Path, tokenizer: Tokenizer, n_rows: int) -> TokenRows | None:
         and bool((np.diff(offsets) >= 0).all())
         and (not len(ids) or PADDING < int(ids.min()) <= int(ids.max()) < tokenizer.n_tokens)
     )
-    return TokenRows(ids, weights, offsets, tokenizer.n_tokens, tokenizer.cutter.n_bigrams) if right else None
+    return TokenRows.from_arrays(ids, weights, offsets, tokenizer.n_tokens, tokenizer.cutter.n_bigrams) if right else None
 
 
 def _keep(rows: TokenRows, place: Path, tokenizer: Tokenizer) -> None:
@@ -70,8 +70,8 @@ def _keep(rows: TokenRows, place: Path, tokenizer: Tokenizer) -> None:
         place.unlink()
     try:
         with new_folder(place) as unfinished:
-            for name in PARTS:
-                np.save(unfinished / f"{name}.npy", getattr(rows, name))
+            for name, tensor in zip(PARTS, (rows.ids, rows.weights, rows.offsets), strict=True):
+                np.save(unfinished / f"{name}.npy", tensor.numpy())
     except (OSError, SettingError):
         if _mapped(place, tokenizer, len(rows)) is None:  # else another process has kept the same in the meantime
             raise

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from longtail.core.errors import DataError, SettingError
+from longtail.core.registry import load
 from longtail.tokens.rows import PADDING
 from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer
-
-KINDS = {  # imported on first use
-    "words": "longtail.tokens.words:Words",
-    "wordpiece": "longtail.tokens.wordpiece:WordPiece",
-    "words+pieces": "longtail.tokens.both:WordsAndPieces",
-    "pretrained": "longtail.tokens.pretrained:Pretrained",
-}
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -32,19 +25,15 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     try:
         return _from_state(state)
     except (DataError, SettingError, TypeError, KeyError, ValueError) as error:
-        raise DataError(f"{path} is not a tokenizer that longtail wrote ({error}). Fit and save it again.") from error
+        raise DataError(f"{path} is not a tokenizer that longtail wrote ({str(error).rstrip('.')}). Fit and save it again.") from error
 
 
 def _from_state(state: dict[str, Any]) -> Tokenizer:
     kind, settings, names, idf = (state[part] for part in ("kind", "settings", "names", "idf"))
-    if kind not in KINDS:
-        raise ValueError(f"its kind is {kind!r}")
     if not all(isinstance(name, str) for name in names) or names[PADDING : PADDING + 1] != [PADDING_NAME]:
         raise ValueError(f"its names do not begin with {PADDING_NAME}")
     rarity = np.array(idf, np.float32)
     if rarity.shape != (len(names),) or not np.isfinite(rarity).all() or (rarity[1:] <= 0).any():
         raise ValueError("its idf does not fit its names")
-    module, _, attribute = KINDS[kind].partition(":")
-    made = getattr(import_module(module), attribute)(**settings)
-    rules = [state["library"]] if "library" in state else []  # only of a kind that takes over those of others
-    return Tokenizer(made, made.cutter(names, *rules), rarity)
+    made = load("tokens", kind)(**settings)
+    return Tokenizer(made, made.cutter(names, state.get("library", "")), rarity)

@@ -12,18 +12,19 @@ import numpy as np
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from longtail.core.checks import Positive
 from longtail.core.errors import DataError, SettingError
 from longtail.core.values import Ints, Offsets, Texts
 from longtail.data.minilm import MINILM
 from longtail.tokens.folder import CONFIG, first_line, model_folder, read_settings
-from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer
+from longtail.tokens.tokenizer import PADDING_NAME, Cutter, Tokenizer, TokenSettings
 
 LIBRARY, PIECES, PIECES_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 BERT_MARKS = UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class Pretrained(TokenSettings):
     """Tokens as a pretrained encoder was trained on them, with its marks of begin and end. Its token i is ours i + 1, since 0 is padding.
 
     Args:
@@ -34,32 +35,25 @@ class Pretrained:
     kind: ClassVar[str] = "pretrained"
 
     model: str = MINILM
-    max_tokens: int = 32
-
-    def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise SettingError(f"max_tokens is {self.max_tokens!r}; wanted 1 or more.")
+    max_tokens: Positive = 32
 
     def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
-        """The vocabulary is there; texts give idf."""
+        """The tokenizer of the model, whose vocabulary is there already, with the idf of these texts."""
         folder = model_folder(self.model)
         library = _read(folder)
         return Tokenizer.fitted(self, self.cutter(_names(library, _n_vectors(folder)), library.to_str()), Texts.of(texts))
 
     def cutter(self, names: list[str], library: str = "") -> PretrainedCutter:
-        """For a vocabulary found before, with the rules as the library writes them. The model's folder is not looked at."""
+        """The cutter of a vocabulary found before, with the rules as the library writes them. The model's folder is not looked at."""
         return PretrainedCutter(names, library, self.max_tokens)
 
 
-class PretrainedCutter:
-    """Cuts texts as the library was told to by those who trained the encoder."""
-
-    n_bigrams = 0
+class PretrainedCutter(Cutter):
+    """Cuts texts by the rules of those who trained the encoder."""
 
     def __init__(self, names: list[str], library: str, max_tokens: int) -> None:
         self.names = names
         self.library = library  # JSON
-        self.n_cut = 0  # texts that were too long, so far
         try:
             self._library = _bare(Library.from_str(library))
         except Exception as error:  # the library raises bare ones
@@ -69,26 +63,26 @@ class PretrainedCutter:
         marks = self._library.num_special_tokens_to_add(is_pair=False)
         if max_tokens <= marks:
             raise SettingError(
-                f"max_tokens is {max_tokens}, and the model puts {marks} marks around each text; wanted {marks + 1} or more."
+                f"max_tokens came as {max_tokens}, and the model puts {marks} marks around each text; wanted {marks + 1} or more."
             )
-        self._most: int | None = None  # what the library cuts at
+        self._cuts_at: int | None = None  # so many tokens
 
-    def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
-        if most != self._most:
-            self._library.enable_truncation(most)
-            self._most = most
+    def cut(self, texts: Texts, max_tokens: int) -> tuple[Ints, Offsets]:
+        if max_tokens != self._cuts_at:
+            self._library.enable_truncation(max_tokens)
+            self._cuts_at = max_tokens
         found = self._library.encode_batch_fast(list(texts))
         rows = [encoded.ids for encoded in found]
         lengths = [len(row) for row in rows]
         # to ask a text for what was cut off takes time, and one that was cut is as long as it may be
-        self.n_cut += sum(1 for encoded, length in zip(found, lengths, strict=True) if length == most and encoded.overflowing)
+        self.n_cut += sum(1 for encoded, length in zip(found, lengths, strict=True) if length == max_tokens and encoded.overflowing)
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(offsets[-1]))
         return ids + np.int32(1), offsets
 
-    def cut_blocks(self, blocks: Iterable[Texts], most: int) -> Iterator[tuple[Ints, Offsets]]:
-        return (self.cut(texts, most) for texts in blocks)
+    def cut_blocks(self, blocks: Iterable[Texts], max_tokens: int) -> Iterator[tuple[Ints, Offsets]]:
+        return (self.cut(texts, max_tokens) for texts in blocks)
 
 
 def _read(folder: Path) -> Library:
@@ -117,13 +111,13 @@ def _bert(folder: Path) -> Library:
     pieces = (folder / PIECES).read_text(encoding="utf-8").rstrip("\n").split("\n")
     places = {piece.rstrip("\r"): place for place, piece in enumerate(pieces)}
     if missing := [mark for mark in BERT_MARKS if mark not in places]:
-        raise DataError(f"{folder / PIECES} has no {missing[0]}; wanted the pieces of a BERT, or a {LIBRARY} beside it.")
-    told = read_settings(folder / PIECES_CONFIG) if (folder / PIECES_CONFIG).is_file() else {}
+        raise DataError(f"{folder / PIECES} has no {missing[0]}; wanted the pieces of a BERT, or a {LIBRARY}.")
+    config = read_settings(folder / PIECES_CONFIG) if (folder / PIECES_CONFIG).is_file() else {}
     library = Library(models.WordPiece(places, unk_token=UNKNOWN))
     library.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=told.get("tokenize_chinese_chars", True),
-        strip_accents=told.get("strip_accents"),
-        lowercase=told.get("do_lower_case", True),
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        strip_accents=config.get("strip_accents"),
+        lowercase=config.get("do_lower_case", True),
     )
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     library.decoder = decoders.WordPiece()
@@ -131,16 +125,16 @@ def _bert(folder: Path) -> Library:
     return library
 
 
-def _names(library: Library, least: int) -> list[str]:
-    """Padding, then the library's tokens by their numbers, `least` or more of them; a number that no token has is a name all the same."""
+def _names(library: Library, min_size: int) -> list[str]:
+    """Padding, then the library's tokens by their numbers, `min_size` or more; a number that no token has is a name all the same."""
     vocabulary = library.get_vocab(with_added_tokens=True)
-    names = [f"[{number}]" for number in range(max(least, 1 + max(vocabulary.values(), default=-1)))]
+    names = [f"[{number}]" for number in range(max(min_size, 1 + max(vocabulary.values(), default=-1)))]
     for name, number in vocabulary.items():
         names[number] = name
     return [PADDING_NAME, *names]
 
 
 def _n_vectors(folder: Path) -> int:
-    """Word vectors of the model: often more than tokens, since multiples of 64 are multiplied faster."""
+    """How many word vectors the model has: often more than tokens, since multiples of 64 are multiplied faster."""
     n = read_settings(folder / CONFIG).get("vocab_size")
     return n if isinstance(n, int) else 0

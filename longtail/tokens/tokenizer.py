@@ -1,22 +1,25 @@
-"""What all kinds of tokens share: weights, blocks, and the file that a tokenizer is kept in."""
+"""Tokenizer: texts to tokens with tf-idf weights, for every kind of tokens; the file that it is saved in."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Protocol, final
+from typing import ClassVar, final
 
 import numpy as np
 
+from longtail.core.checks import Settings
 from longtail.core.errors import DataError
 from longtail.core.kernels.tokens import count_texts, unit_weights
 from longtail.core.progress import progress
 from longtail.core.values import Floats, Ints, Offsets, Texts
 from longtail.data.files import BLOCK_BYTES, new_file
 from longtail.data.growing import GrowingArray, GrowingEnds
+from longtail.tokens.idf import inverse_document_frequency
 from longtail.tokens.rows import PADDING, TokenRows
 
 PADDING_NAME = "[PAD]"
@@ -24,29 +27,45 @@ PIECE_MARK = "~"  # before the names of pieces in a vocabulary that holds words 
 ALL = np.iinfo(np.int64).max  # no text has more tokens
 
 
-class Settings(Protocol):
-    """A kind of tokens: a frozen dataclass. `fit` looks at texts; `cutter` takes the names of a vocabulary found before."""
+@dataclass(frozen=True)
+class TokenSettings(Settings, ABC):
+    """Base of the settings of a kind of tokens: a frozen dataclass, one field for each setting."""
 
-    kind: ClassVar[str]  # under which the file of a tokenizer names it
+    kind: ClassVar[str]  # under which the registry and the file of a tokenizer name it
 
     @property
-    def max_tokens(self) -> int: ...
+    @abstractmethod
+    def max_tokens(self) -> int:
+        """Tokens of a text at most; what is behind them is cut off."""
 
-    def fit(self, texts: Texts | Sequence[str]) -> Tokenizer: ...
+    @property
+    def has_bigrams(self) -> bool:
+        """Whether pairs of words are tokens, which an encoder that reads words in their order has no place for."""
+        return False
 
-    def cutter(self, names: list[str]) -> Cutter: ...
+    @abstractmethod
+    def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
+        """The tokenizer of these texts: training inputs and label texts, never test rows."""
+
+    @abstractmethod
+    def cutter(self, names: list[str], library: str = "") -> Cutter:
+        """The cutter of a vocabulary found before; `library` holds the rules of those that follow a library's."""
 
 
-class Cutter(Protocol):
+class Cutter(ABC):
     """A vocabulary, and how a text is cut into tokens of it."""
 
     names: list[str]  # of each id; that of padding first
-    n_bigrams: int  # so many of the last are bigrams
+    n_bigrams: int = 0  # so many of the last are bigrams
+    n_cut: int = 0  # texts so far that were too long; of a kind that counts them
+    library: str = ""  # rules that others wrote, of a kind that takes them over
 
-    def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
-        """Ids of a few texts and offsets of their rows; at most `most` words of each text."""
+    @abstractmethod
+    def cut(self, texts: Texts, max_tokens: int) -> tuple[Ints, Offsets]:
+        """Ids of a few texts and offsets of their rows; at most `max_tokens` words of each text."""
 
-    def cut_blocks(self, blocks: Iterable[Texts], most: int) -> Iterator[tuple[Ints, Offsets]]:
+    @abstractmethod
+    def cut_blocks(self, blocks: Iterable[Texts], max_tokens: int) -> Iterator[tuple[Ints, Offsets]]:
         """The same for each of many blocks, in order."""
 
 
@@ -54,14 +73,14 @@ class Cutter(Protocol):
 class Tokenizer:
     """Texts to tokens with weights. Made by the `fit` of a kind, as in `Words().fit(texts)`, or by `load_tokenizer(path)`."""
 
-    def __init__(self, settings: Settings, cutter: Cutter, idf: Floats) -> None:
+    def __init__(self, settings: TokenSettings, cutter: Cutter, idf: Floats) -> None:
         self.settings = settings
         self.cutter = cutter
         self.idf = idf  # (n_tokens,); 0 for padding
 
     @classmethod
-    def fitted(cls, settings: Settings, cutter: Cutter, texts: Texts) -> Tokenizer:
-        """With idf = log((1 + n) / (1 + df)) + 1 from these texts; df counts whole texts, however long."""
+    def fitted(cls, settings: TokenSettings, cutter: Cutter, texts: Texts) -> Tokenizer:
+        """With the idf of each token in these texts; its document frequency counts whole texts, however long."""
         n_tokens = len(cutter.names)
         counts, last_seen = np.zeros(n_tokens, np.int64), np.full(n_tokens, -1, np.int64)
         with progress("Counting tokens", len(texts), "texts") as advance:
@@ -70,7 +89,7 @@ class Tokenizer:
                 count_texts(ids, offsets, first, last_seen, counts)
                 first += len(offsets) - 1
                 advance(len(offsets) - 1)
-        idf = (np.log((1 + len(texts)) / (1 + counts)) + 1).astype(np.float32)
+        idf = inverse_document_frequency(counts, len(texts)).astype(np.float32)
         idf[PADDING] = 0
         return cls(settings, cutter, idf)
 
@@ -80,8 +99,8 @@ class Tokenizer:
 
     @property
     def n_cut(self) -> int:
-        """Texts so far that were too long; of a kind that counts them."""
-        return int(getattr(self.cutter, "n_cut", 0))
+        """Texts so far that were too long, of a kind that counts them."""
+        return self.cutter.n_cut
 
     def names(self) -> list[str]:
         """The text of each id; `[PAD]` first."""
@@ -96,7 +115,7 @@ class Tokenizer:
             ids, offsets = self.cutter.cut(texts, self.settings.max_tokens)
         else:
             ids, offsets = self._cut_many(texts)
-        return TokenRows(ids, unit_weights(ids, offsets, self.idf), offsets, self.n_tokens, self.cutter.n_bigrams)
+        return TokenRows.from_arrays(ids, unit_weights(ids, offsets, self.idf), offsets, self.n_tokens, self.cutter.n_bigrams)
 
     def _cut_many(self, texts: Texts) -> tuple[Ints, Offsets]:
         all_ids: GrowingArray[np.int32] = GrowingArray(np.int32)
@@ -114,10 +133,9 @@ class Tokenizer:
     def state(self) -> str:
         """All that the tokenizer is, as strict JSON."""
         # a float32 as the float64 of the same value: it comes back exactly
-        parts = {"kind": self.settings.kind, "settings": asdict(self.settings), "names": self.cutter.names, "idf": self.idf.tolist()}  # type: ignore[call-overload]
-        library = getattr(self.cutter, "library", None)  # rules that others wrote, for a kind that takes them over
-        if library is not None:
-            parts["library"] = library
+        parts = {"kind": self.settings.kind, "settings": asdict(self.settings), "names": self.cutter.names, "idf": self.idf.tolist()}
+        if self.cutter.library:
+            parts["library"] = self.cutter.library
         return json.dumps(parts, ensure_ascii=False, allow_nan=False)
 
     def save(self, path: str | Path) -> None:

@@ -7,19 +7,20 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from longtail.core.errors import DataError, SettingError
+from longtail.core.checks import Positive, Range
+from longtail.core.errors import DataError
 from longtail.core.kernels.pieces import piece_hashes, spell
 from longtail.core.kernels.tokens import PIECE_KINDS, UNKNOWN, token_rows
 from longtail.core.values import Ints, Offsets, Texts
 from longtail.tokens.rows import spans
 from longtail.tokens.table import WordTable, filled_slots
-from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer, blocks
+from longtail.tokens.tokenizer import PADDING_NAME, Cutter, Tokenizer, TokenSettings, blocks
 
 UNKNOWN_NAME, UNKNOWN_ID = "[UNK]", 1  # stands in the vocabulary because the library wants it, never in a row
 INSIDE = "##"  # before pieces that go on a word
@@ -31,13 +32,13 @@ _NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
-class WordPiece:
+class WordPiece(TokenSettings):
     """Pieces of words, in lower case and without accents as in BERT. Words with letters that `fit` has not met are left out.
 
     Args:
         size: of the vocabulary at most, padding included.
         min_count: pieces that would occur less often are not made.
-        max_tokens: pieces of a text that are kept, from its start.
+        max_tokens: pieces of a text at most, from its start.
 
     >>> tokenizer = WordPiece(size=40).fit(["tea", "teas", "Teas!"])
     >>> rows = tokenizer(["Téas"])
@@ -47,18 +48,9 @@ class WordPiece:
 
     kind: ClassVar[str] = "wordpiece"
 
-    size: int = 40_000
-    min_count: int = 2
-    max_tokens: int = 64
-
-    def __post_init__(self) -> None:
-        for setting, value, least in (
-            ("size", self.size, LEAST_SIZE),
-            ("min_count", self.min_count, 1),
-            ("max_tokens", self.max_tokens, 1),
-        ):
-            if value < least:
-                raise SettingError(f"{setting} is {value!r}; wanted {least} or more.")
+    size: Annotated[int, Range(least=LEAST_SIZE)] = 40_000
+    min_count: Positive = 2
+    max_tokens: Positive = 64
 
     def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
         """The vocabulary and idf of these texts: training inputs and label texts, never test rows. The same texts give the same."""
@@ -86,15 +78,12 @@ class WordPiece:
         vocabulary = library.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
-    def cutter(self, names: list[str]) -> PieceCutter:
-        """For a vocabulary found before."""
+    def cutter(self, names: list[str], library: str = "") -> PieceCutter:
         return PieceCutter(names)
 
 
-class PieceCutter:
+class PieceCutter(Cutter):
     """Cuts texts into the pieces of a vocabulary."""
-
-    n_bigrams = 0
 
     def __init__(self, names: list[str]) -> None:
         if len(set(names)) < len(names) or names[UNKNOWN_ID : UNKNOWN_ID + 1] != [UNKNOWN_NAME]:
@@ -108,18 +97,18 @@ class PieceCutter:
         hashes = piece_hashes(known.buffer, ends)
         self._spelling = known.buffer, ends, hashes, filled_slots(hashes)
 
-    def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
+    def cut(self, texts: Texts, max_tokens: int) -> tuple[Ints, Offsets]:
         if len(texts) > FEW:
-            return next(self.cut_blocks([texts], most))
-        return self.rows(*self.pieces(texts), most)
+            return next(self.cut_blocks([texts], max_tokens))
+        return self.rows(*self.pieces(texts), max_tokens)
 
-    def cut_blocks(self, blocks: Iterable[Texts], most: int) -> Iterator[tuple[Ints, Offsets]]:
+    def cut_blocks(self, blocks: Iterable[Texts], max_tokens: int) -> Iterator[tuple[Ints, Offsets]]:
         """Each distinct word goes through the library once. Accents, marks and blanks outside ASCII are left to it, too."""
         met = MetWords()
         for texts in blocks:
             words, word_ends = met.numbers(texts, self.pieces)
             source, ends = spans(met.ends, words)
-            yield self.rows(met.pieces[source], ends[word_ends], most)
+            yield self.rows(met.pieces[source], ends[word_ends], max_tokens)
 
     def pieces(self, texts: Texts) -> tuple[Ints, Offsets]:
         """All pieces of each text as the library finds them, numbered from 0; UNKNOWN for words that it cannot spell."""
@@ -135,9 +124,9 @@ class PieceCutter:
             ids = ids[source]
         return np.where(ids == UNKNOWN, ids, ids - np.int32(1)), offsets
 
-    def rows(self, numbers: Ints, offsets: Offsets, most: int) -> tuple[Ints, Offsets]:
-        """Ids of the first `most` pieces of each text that are not UNKNOWN."""
-        ids, ends = token_rows(numbers, offsets, most, len(self.names) - 1, *_NO_PAIRS)
+    def rows(self, numbers: Ints, offsets: Offsets, max_tokens: int) -> tuple[Ints, Offsets]:
+        """Ids of the first `max_tokens` pieces of each text that are not UNKNOWN."""
+        ids, ends = token_rows(numbers, offsets, max_tokens, len(self.names) - 1, *_NO_PAIRS)
         return ids, ends
 
 
@@ -171,8 +160,8 @@ def _library(model: models.WordPiece) -> Library:
     return library
 
 
-def _letters(texts: Texts, normalizer: normalizers.Normalizer, most: int) -> list[str]:
-    """The most frequent characters of the normalised texts, blanks aside; among equals by code point."""
+def _letters(texts: Texts, normalizer: normalizers.Normalizer, n: int) -> list[str]:
+    """The n most frequent characters of the normalised texts, blanks aside; among equals by code point."""
     raw = np.zeros(sys.maxunicode + 1, np.int64)
     for block in blocks(texts):
         raw += np.bincount(np.frombuffer(block.buffer.tobytes().decode().encode("utf-32-le"), np.uint32), minlength=len(raw))
@@ -180,4 +169,4 @@ def _letters(texts: Texts, normalizer: normalizers.Normalizer, most: int) -> lis
     for code in np.flatnonzero(raw).tolist():
         for letter in normalizer.normalize_str(chr(code)):
             found[letter] += int(raw[code])
-    return sorted((letter for letter in found if not letter.isspace()), key=lambda letter: (-found[letter], letter))[:most]
+    return sorted((letter for letter in found if not letter.isspace()), key=lambda letter: (-found[letter], letter))[:n]

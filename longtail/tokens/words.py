@@ -1,38 +1,39 @@
-"""Words as tokens, and pairs of words that stand side by side."""
+"""Words as tokens, and bigrams: pairs of words that follow each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from longtail.core.errors import DataError, SettingError
+from longtail.core.checks import Positive, Range
+from longtail.core.errors import DataError
 from longtail.core.kernels.tokens import WORD_KINDS, key_hashes, pair_keys, token_rows
 from longtail.core.progress import progress
 from longtail.core.values import Bytes, Ints, Offsets, Texts
 from longtail.data.files import in_order
 from longtail.tokens.pairs import PairCounts
 from longtail.tokens.table import WordTable, filled_slots
-from longtail.tokens.tokenizer import PADDING_NAME, Tokenizer, blocks
+from longtail.tokens.tokenizer import PADDING_NAME, Cutter, Tokenizer, TokenSettings, blocks
 
 WORD = re.compile(r"\w+|[^\w\s]")  # of the text in lower case
 BETWEEN = " "  # the words of a bigram; no word holds a blank
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(TokenSettings):
     """Words in lower case, each mark of punctuation a word by itself. Ids go by frequency; a word not met in `fit` is left out.
 
     Args:
         min_count: words that occur less often are not known.
-        ngrams: 2 adds bigrams: two known words side by side are a token too. Those of a text stand behind its words.
+        ngrams: 2 adds bigrams: two known words that follow each other are a token too. Those of a text stand behind its words.
         ngram_count: bigrams that occur less often are not known.
-        size: keep the so many most frequent tokens, padding included; None keeps all.
-        max_tokens: words of a text that are kept, from its start; its bigrams are those of the kept words.
+        size: tokens in the vocabulary at most, padding included: the most frequent ones; None: all.
+        max_tokens: words of a text at most, from its start; its bigrams are those of these words.
 
     >>> tokenizer = Words(ngrams=2).fit(["Red apple!", "red apple juice"])
     >>> tokenizer.names()
@@ -43,20 +44,15 @@ class Words:
 
     kind: ClassVar[str] = "words"
 
-    min_count: int = 1
-    ngrams: int = 1
-    ngram_count: int = 2
-    size: int | None = None
-    max_tokens: int = 64
+    min_count: Positive = 1
+    ngrams: Literal[1, 2] = 1
+    ngram_count: Positive = 2
+    size: Annotated[int, Range(least=2)] | None = None
+    max_tokens: Positive = 64
 
-    def __post_init__(self) -> None:
-        for setting, value in (("min_count", self.min_count), ("ngram_count", self.ngram_count), ("max_tokens", self.max_tokens)):
-            if value < 1:
-                raise SettingError(f"{setting} is {value!r}; wanted 1 or more.")
-        if self.ngrams not in (1, 2):
-            raise SettingError(f"ngrams is {self.ngrams!r}; wanted 1 for words, or 2 for words and bigrams.")
-        if self.size is not None and self.size < 2:
-            raise SettingError(f"size is {self.size!r}; wanted 2 or more, or none.")
+    @property
+    def has_bigrams(self) -> bool:
+        return self.ngrams > 1
 
     def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
         """The vocabulary and idf of these texts: training inputs and label texts, never test rows."""
@@ -78,12 +74,11 @@ class Words:
         bigrams = [f"{words[one]}{BETWEEN}{words[other]}" for one, other in zip(left.tolist(), right.tolist(), strict=True)]
         return [PADDING_NAME, *words[: np.count_nonzero(kept < n_words)], *bigrams]
 
-    def cutter(self, names: list[str]) -> WordCutter:
-        """For a vocabulary found before."""
+    def cutter(self, names: list[str], library: str = "") -> WordCutter:
         return WordCutter(names)
 
 
-class WordCutter:
+class WordCutter(Cutter):
     """Cuts texts into the words and bigrams of a vocabulary."""
 
     def __init__(self, names: list[str]) -> None:
@@ -103,12 +98,12 @@ class WordCutter:
         """Numbers of all words from 0, UNKNOWN for others."""
         return self.table.find(*ready(texts))
 
-    def cut(self, texts: Texts, most: int) -> tuple[Ints, Offsets]:
-        ids, offsets = token_rows(*self.numbers(texts), most, self.n_words, self._pairs, self._slots)
+    def cut(self, texts: Texts, max_tokens: int) -> tuple[Ints, Offsets]:
+        ids, offsets = token_rows(*self.numbers(texts), max_tokens, self.n_words, self._pairs, self._slots)
         return ids, offsets
 
-    def cut_blocks(self, blocks: Iterable[Texts], most: int) -> Iterator[tuple[Ints, Offsets]]:
-        return in_order(blocks, lambda texts: self.cut(texts, most))
+    def cut_blocks(self, blocks: Iterable[Texts], max_tokens: int) -> Iterator[tuple[Ints, Offsets]]:
+        return in_order(blocks, lambda texts: self.cut(texts, max_tokens))
 
 
 def ready(texts: Texts) -> tuple[Bytes, Offsets, Offsets]:
@@ -129,7 +124,7 @@ def ready(texts: Texts) -> tuple[Bytes, Offsets, Offsets]:
     return np.concatenate([texts.buffer, words.buffer]), starts, stops
 
 
-def _frequent_words(texts: Texts, least: int) -> tuple[list[str], NDArray[np.int64]]:
+def _frequent_words(texts: Texts, min_count: int) -> tuple[list[str], NDArray[np.int64]]:
     """Words that occur so often and their counts, most frequent first, then by first occurrence."""
     table = WordTable(WORD_KINDS)
     counts = np.empty(0, np.int64)
@@ -139,11 +134,11 @@ def _frequent_words(texts: Texts, least: int) -> tuple[list[str], NDArray[np.int
             counts = np.bincount(numbers, minlength=len(table)) + np.pad(counts, (0, len(table) - len(counts)))
             advance(len(offsets) - 1)
     order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] >= least]
+    order = order[counts[order] >= min_count]
     return list(table.words().take(order)), counts[order]
 
 
-def _frequent_pairs(texts: Texts, cutter: WordCutter, least: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _frequent_pairs(texts: Texts, cutter: WordCutter, min_count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Keys of the pairs of known words that occur so often and their counts, most frequent first, then by key."""
 
     def distinct(block: Texts) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
@@ -157,5 +152,5 @@ def _frequent_pairs(texts: Texts, cutter: WordCutter, least: int) -> tuple[NDArr
             advance(n_texts)
     keys, counts = found.done()
     order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] >= least]
+    order = order[counts[order] >= min_count]
     return keys[order], counts[order]

@@ -1,1 +1,1 @@
-"""TRAIN: the loop, what it minimises, optimizers, schedules, checkpoints."""
+"""Training: the trainer, its loop, objectives, negatives, optimizers, schedules and checkpoints."""

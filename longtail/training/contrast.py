@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from longtail.core.registry import load
-from longtail.models.encoders.transformer import TransformerEncoder
+from longtail.models.label_rows import LabelRows
 from longtail.models.losses.all_labels import CHUNK_NUMBERS, all_labels_bce
 from longtail.models.network import Network
-from longtail.models.ragged import TokenBatch, distinct_ids, row_of_each
+from longtail.tokens.ragged import distinct_ids
 from longtail.training.objectives import Objective, Step
 from longtail.training.stages import Contrast
 
@@ -82,7 +82,7 @@ class Picked(Objective):
 
     # ---- which labels
 
-    def pool(self, right: TokenBatch, near: Tensor | None) -> Pool:
+    def pool(self, right: LabelRows, near: Tensor | None) -> Pool:
         """Pick labels for a batch.
 
         Args:
@@ -91,7 +91,7 @@ class Picked(Objective):
         """
         drawn = self._drawn(right)
         labels = None if self.every_label else self._labels(right.ids[drawn], near)
-        rows = row_of_each(right)
+        rows = right.row_of_each()
         n_rows, n_columns = len(right.offsets) - 1, self.n_labels if labels is None else len(labels)
         column, is_there = right.ids, torch.ones_like(drawn)
         if labels is not None:
@@ -99,23 +99,23 @@ class Picked(Objective):
             is_there = labels[column] == right.ids
         targets = torch.zeros(n_rows, n_columns, device=right.ids.device)
         if self.contrast.reduction == "some":
-            targets[rows[is_there], column[is_there]] = right.weights[is_there]
+            targets[rows[is_there], column[is_there]] = right.relevance[is_there]
             return Pool(labels, targets, None)
         counted = torch.ones_like(targets, dtype=torch.bool)
         counted[rows[is_there], column[is_there]] = False
         chosen = drawn & is_there
         counted[rows[chosen], column[chosen]] = True
-        targets[rows[chosen], column[chosen]] = right.weights[chosen]
+        targets[rows[chosen], column[chosen]] = right.relevance[chosen]
         return Pool(labels, targets, counted)
 
-    def _drawn(self, right: TokenBatch) -> Tensor:
+    def _drawn(self, right: LabelRows) -> Tensor:
         """(n,): which of the right labels are drawn, at most so many a row; the more relevant, the likelier."""
         wanted = 1 if self.contrast.reduction == "one" else self.contrast.positives
         if not wanted:
             return torch.ones(len(right.ids), dtype=torch.bool, device=right.ids.device)
-        rows = row_of_each(right)
+        rows = right.row_of_each()
         # the largest of u^(1/w) are a weighted draw without replacement (Efraimidis and Spirakis 2006); here as exponential waits
-        waits = torch.empty(len(right.ids), device=right.ids.device).exponential_() / right.weights
+        waits = torch.empty(len(right.ids), device=right.ids.device).exponential_() / right.relevance
         order = torch.argsort(waits)
         order = order[torch.argsort(rows[order], stable=True)]  # rows in order, the shortest waits of each first
         place = torch.arange(len(order), device=order.device) - right.offsets[rows[order]]
@@ -140,14 +140,7 @@ class Picked(Objective):
 
     def shrink(self, network: Network) -> str | None:
         """Encode fewer texts at a time."""
-        encoder = network.encoder
-        if not isinstance(encoder, TransformerEncoder) or 0 < encoder.texts_at_once <= FEWEST_TEXTS:
-            return None
-        encoder.texts_at_once = encoder.texts_at_once // 2 or MOST_TEXTS
-        return f"{encoder.texts_at_once:,} texts encoded at a time"
-
-
-MOST_TEXTS, FEWEST_TEXTS = 1024, 64  # that are encoded at a time, once memory has run out
+        return network.encoder.shrink()
 
 
 def _mean(name: str, scores: Tensor, targets: Tensor, counted: Tensor | None, weights: Tensor) -> Tensor:

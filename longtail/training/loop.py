@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from longtail.core.errors import SettingError
+from longtail.models.label_rows import LabelRows
 from longtail.models.losses.all_labels import precision
 from longtail.models.network import Network
-from longtail.models.ragged import RaggedRows
+from longtail.tokens.rows import TokenRows
 from longtail.training.objectives import Objective, Step
 from longtail.training.optimizer import Adam
 from longtail.training.schedules import SCHEDULES
@@ -22,8 +23,8 @@ from longtail.training.schedules import SCHEDULES
 class Rows:
     """What an epoch is trained on, on the device."""
 
-    tokens: RaggedRows
-    targets: Mapping[str, RaggedRows]  # task -> right labels
+    tokens: TokenRows
+    targets: Mapping[str, LabelRows]  # task -> right labels
     weights: Tensor  # (n,)
     shortlist: Tensor | None = None  # (n, m)
     clusters: Tensor | None = None  # (n,): rows of a cluster come one after the other

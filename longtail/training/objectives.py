@@ -16,12 +16,14 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch.nn import functional
 
+from longtail.models.label_rows import LabelRows
 from longtail.models.label_vectors.vectors import graph_penalty
 from longtail.models.losses import rowwise as losses
 from longtail.models.losses.all_labels import ALL_LABELS, CHUNK_NUMBERS, all_labels_bce, matrix_type
 from longtail.models.losses.candidates import Candidates, pairs_are_quicker, scores_of, shortlist_bce, with_targets
 from longtail.models.network import Network
-from longtail.models.ragged import TokenBatch, distinct_ids, row_of_each
+from longtail.tokens.ragged import distinct_ids
+from longtail.tokens.rows import TokenRows
 
 HARD_AMONG = 1 << 16  # labels among which the hardest are looked for in a step
 FEWEST_NUMBERS = 1 << 18  # scores at a time; where these do not fit, no smaller chunk will help
@@ -32,13 +34,13 @@ PENALISED = 1024  # labels whose pairs the GLaS regulariser looks at in a step
 class Step:
     """A batch."""
 
-    tokens: TokenBatch
-    targets: Mapping[str, TokenBatch]  # task -> right labels, sorted within a row, and their relevance
+    tokens: TokenRows
+    targets: Mapping[str, LabelRows]  # task -> right labels, sorted within a row, and their relevance
     weights: Tensor  # (b,): how much a row counts
     shortlist: Tensor | None  # (b, n) label ids, where the stage has shortlists
     epoch: int
 
-    def right(self, task: str) -> TokenBatch:
+    def right(self, task: str) -> LabelRows:
         """The right answers of a task; classifiers are of labels, too."""
         return self.targets["clusters" if task == "clusters" else "labels"]
 
@@ -112,7 +114,7 @@ class SharedPool(Objective):
         pool, places = distinct_ids(torch.cat(named), self.n_labels)
         hidden, towers = network(step.tokens, {self.task: pool})
         vectors, bias = towers[self.task]
-        placed = TokenBatch(places[: len(targets.ids)], targets.weights, targets.offsets)
+        placed = LabelRows(places[: len(targets.ids)], targets.relevance, targets.offsets)
         return ALL_LABELS[self.loss](network.text(hidden, self.task), vectors, bias, placed, step.weights, self.chunk_numbers)
 
     @torch.no_grad()
@@ -155,7 +157,6 @@ class Shortlisted(Objective):
 
     n_labels: int
     n_random: int = 0
-    add_missed: bool = True
     task: str = "labels"
     chunk_numbers: int = CHUNK_NUMBERS
 
@@ -165,7 +166,7 @@ class Shortlisted(Objective):
         if self.n_random:
             drawn = torch.randint(self.n_labels, (self.n_random,), device=shortlist.device)
             shortlist = torch.cat([shortlist, drawn.expand(len(shortlist), -1)], dim=1)
-        candidates = with_targets(shortlist, step.targets["labels"], self.n_labels, self.add_missed)
+        candidates = with_targets(shortlist, step.targets["labels"], self.n_labels)
         hidden, towers = network(step.tokens, {self.task: candidates.labels})
         vectors, bias = towers[self.task]
         return bce_of_candidates(network.text(hidden, self.task), vectors, bias, candidates, step.weights)
@@ -198,7 +199,7 @@ class Synchronised(Objective):
         else:
             scores = scores_of_all(text, vectors, bias)  # (b, n_clusters)
             wanted = torch.zeros_like(scores)
-            wanted[row_of_each(right), right.ids] = right.weights
+            wanted[right.row_of_each(), right.ids] = right.relevance
             cluster_loss = losses.bce(scores, wanted, torch.ones_like(wanted, dtype=torch.bool)).mul(step.weights).mean()
             with torch.no_grad():
                 best = torch.topk(scores + wanted.gt(0) * 1e6, beam, dim=1).indices

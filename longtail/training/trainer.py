@@ -21,14 +21,15 @@ from longtail.core.progress import progress
 from longtail.core.values import Floats, LabelGraph, Split, Texts
 from longtail.data.augment.rows import Augmentation, Augmented
 from longtail.data.graph.cooccurrence import symmetric_cooccurrence
-from longtail.inference.search.clusters import ClusterIndex, Neighbours, member_table, mine_hard_negatives, nearest_labels
-from longtail.models.encoders.transformer import TransformerEncoder
+from longtail.inference.search.clusters import GAME_NEIGHBOURS, ClusterIndex, Neighbours, member_table, mine_hard_negatives, nearest_labels
+from longtail.models.encoders.base import Encoder, EncoderSettings
+from longtail.models.label_rows import LabelRows
 from longtail.models.label_vectors.vectors import LabelTower, LabelVectors
 from longtail.models.losses.all_labels import ALL_LABELS, precision
 from longtail.models.network import Network
-from longtail.models.ragged import RaggedRows
 from longtail.models.table import Table, weighted_sum
 from longtail.tokens.cache import cached_rows
+from longtail.tokens.ragged import with_sorted_ids
 from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.training.checkpoint import Saved, random_state, set_random_state
@@ -43,7 +44,6 @@ ROWS_AT_ONCE = 2048
 READ_AT_ONCE = 512  # texts, by an encoder that does not learn
 HEADS_FASTER = 2  # times the rate of a pretrained encoder, for its heads, which begin at random (UniDEC)
 LOOKED_AT, ALIKE = 256, 0.99  # label texts that are looked at after a stage, and the mean cosine above which they are all the same
-GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TrainingData:
 class Parts:
     """What a course is put together from; `recipe` makes it of a file."""
 
-    encoder: Any  # settings with `dim`, `output_dim` and `build()`
+    encoder: EncoderSettings
     labels: LabelVectors
     classifiers: LabelVectors  # a second set of label vectors, for stages that learn one
     contrast: Contrast
@@ -96,7 +96,7 @@ class Parts:
     def dim(self) -> int:
         """What texts and labels have in common: sums of token vectors are as long as these are."""
         sums_tokens = self.labels.sums_tokens or any(stage.parts and {"text", "graph"} & set(stage.parts) for stage in self.stages)
-        return int(self.encoder.dim if sums_tokens else self.encoder.output_dim)
+        return self.encoder.dim if sums_tokens else self.encoder.output_dim
 
 
 class Trainer:
@@ -109,7 +109,7 @@ class Trainer:
         table = Table(training_data.tokenizer.n_tokens, dim, scale=(2 / dim) ** 0.5)
         encoder = parts.encoder.build()
         self._start_table(table, encoder)
-        self.network = Network(table, encoder, int(parts.encoder.output_dim), parts.dim).to(device)
+        self.network = Network(table, encoder, parts.encoder.output_dim, parts.dim).to(device)
         self.clusters: Clusters | None = None
         self.shortlist: Tensor | None = None
         self.row_clusters: Tensor | None = None  # (n_rows,): rows that come in one batch
@@ -137,7 +137,14 @@ class Trainer:
                 torch.manual_seed(self.seed * 7919 + self.stage)
             assert self.optimizer is not None
             train(
-                self.network, self.objective, self.optimizer, self._rows_of(stage), self.pace, self.seed * 101 + self.stage, callbacks, start
+                self.network,
+                self.objective,
+                self.optimizer,
+                self._rows_of(stage),
+                self.pace,
+                self.seed * 101 + self.stage,
+                callbacks,
+                start,
             )
             saved, start = None, Position()
             self.network.eval()
@@ -164,14 +171,13 @@ class Trainer:
 
     # ---- beginning a stage
 
-    def _start_table(self, table: Table, encoder: torch.nn.Module) -> None:
+    def _start_table(self, table: Table, encoder: Encoder) -> None:
         """At pretrained token vectors, where there are some: those the encoder was trained with, or those of a file."""
-        if isinstance(encoder, TransformerEncoder) and encoder.word_vectors is not None:
-            encoder.fits(len(table.weight))
+        pretrained = encoder.take_token_vectors(len(table.weight))
+        if pretrained is not None:
             with torch.no_grad():
                 table.weight[0].zero_()
-                table.weight[1:] = encoder.word_vectors
-            encoder.word_vectors = None  # they are in the table now
+                table.weight[1:] = pretrained
             return
         if self.training_data.start_vectors is None:
             return
@@ -271,8 +277,7 @@ class Trainer:
 
     def _freeze(self, stage: Stage) -> None:
         encoder = self.network.encoder
-        reads_once = isinstance(encoder, TransformerEncoder) and encoder.settings.frozen
-        frozen_table = "table" in stage.freeze or "encoder" in stage.freeze or reads_once
+        frozen_table = "table" in stage.freeze or "encoder" in stage.freeze or encoder.frozen
         table = self.network.table.weight
         table.requires_grad_(not frozen_table)
         encoder.requires_grad_("encoder" not in stage.freeze)
@@ -325,7 +330,7 @@ class Trainer:
 
     def _sums(self, rows: csr_matrix) -> Tensor:
         """(n, dim): summed token vectors."""
-        on_device = RaggedRows.of(rows, self.device)
+        on_device = TokenRows.from_csr(with_sorted_ids(rows)).to(self.device)
         places = torch.arange(len(on_device), device=self.device).split(ROWS_AT_ONCE)
         with torch.no_grad():
             return torch.cat([weighted_sum(on_device.take(part), self.network.table.weight) for part in places])
@@ -355,7 +360,9 @@ class Trainer:
         rows = self._static_rows(("labels",))
         places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
         encoded = torch.cat([self.network.encode(rows.tokens.take(part)) for part in places])
-        sums = np.asarray(csr_matrix(self.training_data.augmented.split.labels.T) @ torch.nn.functional.normalize(encoded, dim=1).cpu().numpy())
+        sums = np.asarray(
+            csr_matrix(self.training_data.augmented.split.labels.T) @ torch.nn.functional.normalize(encoded, dim=1).cpu().numpy()
+        )
         return torch.nn.functional.normalize(torch.from_numpy(sums.astype(np.float32)), dim=1).to(self.device)
 
     @torch.no_grad()
@@ -383,7 +390,9 @@ class Trainer:
                 self._mine(epoch)
             if training_data.augmentation is None or not training_data.augmentation.changes:
                 return self._static_rows(tasks)
-            made = training_data.augmentation.for_epoch(epoch, training_data.train, training_data.label_texts, seed=training_data.seed + self.stage)
+            made = training_data.augmentation.for_epoch(
+                epoch, training_data.train, training_data.label_texts, seed=training_data.seed + self.stage
+            )
             return self._rows(made, self._read(self.training_data.tokens_of(made.split), "training texts"), tasks)
 
         return of_epoch
@@ -400,38 +409,38 @@ class Trainer:
         return self._static
 
     @cached_property
-    def _all_rows(self) -> RaggedRows:
+    def _all_rows(self) -> TokenRows:
         return self._read(self.training_data.tokens_of_all(), "training texts")
 
     @cached_property
-    def _label_rows(self) -> RaggedRows:
+    def _label_rows(self) -> TokenRows:
         assert self.training_data.label_rows is not None
         return self._read(self.training_data.label_rows, "label texts")
 
     @torch.no_grad()
-    def _read(self, tokens: TokenRows, what: str) -> RaggedRows:
+    def _read(self, tokens: TokenRows, what: str) -> TokenRows:
         """Token rows on the device; where the encoder does not learn, what it makes of them, so that no step has to."""
-        rows = RaggedRows(tokens.ids, tokens.weights, tokens.offsets, self.device)
+        rows = tokens.to(self.device)
         encoder = self.network.encoder
-        if not (isinstance(encoder, TransformerEncoder) and encoder.settings.frozen):
+        if not encoder.frozen:
             return rows
         self.network.eval()
-        found = torch.empty(len(rows), encoder.hidden, dtype=torch.float16, device=self.device)  # as fine as what the layers compute in
+        found = torch.empty(len(rows), encoder.hidden_dim, dtype=torch.float16, device=self.device)  # as fine as what the layers compute in
         in_order = torch.argsort(rows.offsets.diff(), stable=True)  # texts of like length together
         with progress(f"Reading {what}", len(rows), "texts") as advance, precision(self.device):
             for part in in_order.split(READ_AT_ONCE):
                 found[part] = encoder(rows.take(part), self.network.table.weight).half()
                 advance(len(part))
-        return RaggedRows.already_read(found)
+        return TokenRows.already_encoded(found, tokens.n_tokens)
 
-    def _rows(self, made: Augmented, tokens: RaggedRows, tasks: tuple[str, ...]) -> Rows:
+    def _rows(self, made: Augmented, tokens: TokenRows, tasks: tuple[str, ...]) -> Rows:
         targets = {}
         for task in tasks:
             labels = made.split.labels
             if task == "clusters":
                 assert self.clusters is not None
                 labels = self.clusters.meta_targets(labels)
-            targets[task] = RaggedRows.of(labels, self.device)
+            targets[task] = LabelRows.of(labels, self.device)
         shortlist, clusters = self.shortlist, self.row_clusters
         if made is not self.training_data.augmented:
             # rows made anew each epoch, in an order of their own, share what was found for the row that they were made from
@@ -456,7 +465,9 @@ class Trainer:
         if contrast.hard:
             labels, _ = self.network.all_label_vectors("labels")
             wanted = min(contrast.hard * contrast.refresh, self.training_data.n_labels)
-            self.shortlist = torch.cat([mine_hard_negatives(texts[part], labels, rows.targets["labels"].take(part), wanted) for part in places])
+            self.shortlist = torch.cat(
+                [mine_hard_negatives(texts[part], labels, rows.targets["labels"].take(part), wanted) for part in places]
+            )
         self.looked = epoch
 
     def _objective(self, stage: Stage) -> Objective:
@@ -474,7 +485,7 @@ class Trainer:
             members = member_table(self.clusters.members.labels, self.clusters.members.offsets, self.device)
             return Synchronised(members, n_labels, self.parts.clusters.beam, stage.detached_epochs)
         if stage.score == "shortlist":
-            return Shortlisted(n_labels, stage.n_random, stage.add_missed, stage.task)
+            return Shortlisted(n_labels, stage.n_random, stage.task)
         if stage.score == "pool":
             return SharedPool(n_labels, stage.n_hard, stage.n_random, stage.task, loss=stage.loss)
         if stage.task == "unified":

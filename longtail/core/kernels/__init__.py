@@ -1,1 +1,1 @@
-"""The few hot loops, in Numba; in gpu/ those for GPUs. Tests hold each against a plain second version (tests/naive*.py) or Python's."""
+"""Hot loops in Numba, and those for GPUs in gpu/. Tests hold each against a naive second version or Python's own."""

@@ -9,7 +9,7 @@ from longtail.core.kernels.cross_entropy import small_power
 from longtail.core.kernels.draws import drawn, drop_some
 from longtail.core.kernels.machine import LANES, QUICK, narrowed, product_lanes, widened
 
-NEVER = np.float32(-100)  # e to this is nothing beside 1
+NEVER = np.float32(-100)  # e to this is nothing against 1
 
 
 @njit(nogil=True, fastmath=QUICK, cache=True)
@@ -24,7 +24,7 @@ def _widen(rows, found):
 
 @njit(nogil=True, fastmath=QUICK, cache=True)
 def _narrow(flat, found):
-    """What `_widen` took, back."""
+    """Numbers of `_widen` back into rows of their own type."""
     width = found.shape[1]
     for i in range(len(found)):
         row, own = flat[i * width : (i + 1) * width], found[i]
@@ -135,7 +135,7 @@ def _attend_back(qkv, above, heads, text, seed, level, grown, found):
 
 @njit(parallel=True, cache=True)
 def attend_forward(qkv, offsets, heads, seed, level, grown, found):
-    """found (n_tokens, heads x dim), of qkv (n_tokens, 3 x heads x dim): every token's mixture of the tokens of its text.
+    """found (n_tokens, heads x dim), of qkv (n_tokens, 3 x heads x dim): every token's weighted sum over the tokens of its text.
 
     Args:
         qkv, found: float32, or both the bits of bfloat16 as uint16; dim is a multiple of LANES.

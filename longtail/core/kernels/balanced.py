@@ -1,4 +1,4 @@
-"""What label clusters are made with: sparse products row by row, and rows halved again and again by 2-means.
+"""Label clusters: sparse products row by row, and rows halved again and again by 2-means.
 
 A half is a sum of unit rows. These sums are whole numbers, steps of 2^-30, so they are exact: rows may come in any order, on
 any number of threads, and leave a half again, without changing a bit. Where rows change halves only they are added.
@@ -134,7 +134,7 @@ def _features_of(rows, members, features, met):
 
 
 def gathered(rows, members, n_features):
-    """The unit rows of the members, side by side in memory, and the number of their features, renumbered where sparse."""
+    """The unit rows of the members, one behind the other in memory, and the number of their features, renumbered where sparse."""
 
 
 @overload(gathered)
@@ -343,18 +343,18 @@ def count_products(ends, ids, right_ends):
 
 
 @njit(nogil=True, cache=True)
-def product_rows(first, last, bound, ends, ids, values, right_ends, right_ids, right_values, keep, unit, sums, seen, met, words, summary):
+def product_rows(first, last, bound, ends, ids, values, right_ends, right_ids, right_values, top_k, unit, sums, seen, met, words, summary):
     """Rows first..last of a sparse product as (ids, values, ends), where at most `bound` entries fit.
 
-    At most `keep` stay a row, the largest without regard to sign, of equal ones those with the smaller id; with `unit` each row
+    At most `top_k` stay a row, the largest without regard to sign, of equal ones those with the smaller id; with `unit` each row
     gets length 1 then. Where the right matrix repeats an id in a row, its values add. `sums` and what follows is working memory
     that comes and goes empty.
     """
     found = np.empty(bound, np.int32)
     weights = np.empty(bound, np.float32)
     found_ends = np.zeros(last - first + 1, np.int64)
-    best = np.empty(keep, np.int32)
-    best_sizes = np.empty(keep, np.float64)
+    best = np.empty(top_k, np.int32)
+    best_sizes = np.empty(top_k, np.float64)
     size = 0
     for row in range(first, last):
         n_met = 0
@@ -369,7 +369,7 @@ def product_rows(first, last, bound, ends, ids, values, right_ends, right_ids, r
                 seen[column] = True
                 sums[column] += weight * added[place]
         start = size
-        if n_met <= keep:
+        if n_met <= top_k:
             found[start : start + n_met] = met[:n_met]
             size += n_met
         else:

@@ -1,4 +1,4 @@
-"""What stands between the matrix products of a transformer's layer, on a CPU, each in one pass over memory.
+"""Operations between the matrix products of a transformer's layer, on a CPU, each in one pass over memory.
 
 Sums over tokens, which are gradients of what is added to every token, are taken on the way.
 """

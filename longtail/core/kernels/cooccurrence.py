@@ -1,6 +1,6 @@
 """Labels that stand in the same rows, counted for one label after the other: nothing of the size of all pairs is held.
 
-Labels are renumbered by rank, 0 for the most frequent. This puts the counters that are used most side by side, and it
+Labels are renumbered by rank, 0 for the most frequent. This puts the counters that are used most next to each other, and it
 lets a row's labels stand in falling frequency: a label that stands in fewer rows than the threshold asks for cannot
 pass it, so for every label only the start of each row is read. A row ends with END, which is no rank; so its labels are
 found by one number, the place where they begin, and a visit to a row waits for memory once.
@@ -19,7 +19,7 @@ from longtail.core.kernels.nearest import keep_best
 
 AHEAD = 16  # rows between asking for a row's memory and reading it
 LINE = 16  # ranks in a cache line; most rows end within two
-SMALL = 255  # the most that a counter of a byte holds
+SMALL = 255  # the largest number that a counter of a byte holds
 END = np.uint32(0xFFFFFFFF)
 _ONE = np.uint64(1)
 
@@ -95,9 +95,9 @@ def _count(first, last, starts, ranks, cutoff, least, counters, met, passed):
     """
     n_met = np.uint64(0)
     n_passed = np.uint64(0)
-    most = len(starts) - 1
+    end = len(starts) - 1
     for place in range(first, last):
-        ahead = np.int64(starts[min(place + AHEAD, most)])
+        ahead = np.int64(starts[min(place + AHEAD, end)])
         prefetch(ranks, ahead)
         prefetch(ranks, ahead + LINE)
         entry = np.uint64(starts[place])

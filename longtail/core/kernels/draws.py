@@ -1,4 +1,4 @@
-"""What dropout takes: a hash of place and seed, so that the way back draws the same again and nothing is kept."""
+"""Draws of dropout: a hash of place and seed, so that the way back draws the same again and nothing is kept."""
 
 from __future__ import annotations
 

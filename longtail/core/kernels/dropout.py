@@ -9,7 +9,7 @@ from longtail.core.kernels.machine import narrowed, widened
 from longtail.core.kernels.splitmix import STEP, mix
 
 LEVELS = 1 << 16  # of a chance: a hash of 64 bits decides about four numbers
-RUN = 128  # hashes in a row; they decide about four runs side by side, so that loops go over neighbours in memory
+RUN = 128  # hashes in a row; they decide about four runs at a time, so that loops go over neighbours in memory
 BLOCK = 4 * RUN
 
 

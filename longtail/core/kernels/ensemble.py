@@ -1,4 +1,4 @@
-"""What several networks say, added up."""
+"""Scores of several networks, added up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def best_sums(ids, scores, k):
 def each_once(ids):
     """(n, m): the ids of each row, each once, the largest first; -1 in places that stay empty, and how many the fullest row has."""
     n, m = ids.shape
-    found, most = np.full((n, m), -1, np.int64), 0
+    found, fullest = np.full((n, m), -1, np.int64), 0
     for row in range(n):
         order = np.sort(ids[row])
         held = 0
@@ -49,8 +49,8 @@ def each_once(ids):
             if order[place] >= 0 and (held == 0 or found[row, held - 1] != order[place]):
                 found[row, held] = order[place]
                 held += 1
-        most = max(most, held)
-    return found, most
+        fullest = max(fullest, held)
+    return found, fullest
 
 
 @njit(nogil=True, cache=True)

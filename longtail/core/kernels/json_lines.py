@@ -1,7 +1,7 @@
 """One pass over JSON lines that takes out a few string fields and the label arrays.
 
 The kernel understands the plain lines that data sets consist of and is strict: whatever it accepts, Python's json
-accepts with the same value. Any other line (nested values, a field twice, faults) is flagged for Python to judge.
+accepts with the same value. Any other line (nested values, a field twice, faults) is flagged for Python to decide.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def scan_json_lines(block, names, name_ends, strings, scratch, ids, relevance):
 
     Returns:
         Ends of the strings per line (n_strings, n_lines + 1); ends of ids and relevance per line (n_lines + 1,); odd
-        (n_lines,) bool: lines that Python must judge.
+        (n_lines,) bool: lines that Python must decide.
     """
     n_strings = len(strings)
     n_lines = 0

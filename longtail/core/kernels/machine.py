@@ -1,14 +1,26 @@
-"""What the machine can do and Numba does not offer by itself, and how freely sums may be reordered."""
+"""Instructions of the machine that Numba does not offer by itself, and how freely sums may be reordered."""
 
 from __future__ import annotations
 
+from functools import cache
+
 from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 # fastmath but for its word that NaN never comes: one must reach the loss, where training stops
 QUICK = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@cache
+def has_bfloat16_units() -> bool:
+    """Whether the CPU multiplies numbers of 16 bits, bfloat16, by instructions of its own (AVX-512 BF16)."""
+    try:
+        return bool(get_host_cpu_features().get("avx512bf16", False))
+    except RuntimeError:  # LLVM cannot tell on this kind of machine
+        return False
 
 
 @intrinsic

@@ -123,3 +123,30 @@ def labels_of_nearest(
             ids[row, place] = best[order[place]]
             scores[row, place] = best_scores[order[place]]
     return ids, scores
+
+
+@njit(nogil=True, cache=True)
+def nearest_items(query_ends, query_words, query_weights, ends, items, values, n_items, own, n):
+    """The n items with the largest products with each query, the best first: (n_queries, n) ids, -1 where there are fewer, and products.
+
+    Args:
+        query_ends, query_words, query_weights: queries by word, all weights above 0.
+        ends, items, values: the items of each word and their values, all above 0.
+        own: (n_queries,) an item that is left out; -1 for none.
+    """
+    n_queries = len(query_ends) - 1
+    ids = np.full((n_queries, n), -1, np.int64)
+    products = np.zeros((n_queries, n), np.float32)
+    sums = np.zeros(n_items, np.float32)
+    touched = np.empty(n_items, np.int32)
+    for row in range(n_queries):
+        span = slice(query_ends[row], query_ends[row + 1])
+        n_touched = _add_products(query_words[span], query_weights[span], ends, items, values, sums, touched, 0)
+        size = 0
+        for place in range(n_touched):
+            item = touched[place]
+            if item != own[row]:
+                size = keep_best(ids[row], products[row], size, item, sums[item])
+            sums[item] = 0.0
+        best_first(ids[row], products[row], size)
+    return ids, products

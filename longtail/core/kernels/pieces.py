@@ -16,7 +16,7 @@ _FNV_STEP = np.uint64(0x100000001B3)
 
 
 def _kinds():
-    """What each byte is: those of ASCII as BERT cuts it. Texts with others, and with control characters, are left to the library."""
+    """Kind of each byte: those of ASCII as BERT cuts it. Texts with others, and with control characters, are left to the library."""
     kinds = np.full(256, _OTHER, np.uint8)
     kinds[33:127] = _MARK
     kinds[list(b" \t\n\r")] = _SPACE
@@ -37,7 +37,7 @@ def _hash(letters, state):
 
 @njit(nogil=True, cache=True)
 def piece_hashes(letters, ends):
-    """Of the names letters[ends[i]:ends[i + 1]], for `fill_slots`."""
+    """Hashes of the names letters[ends[i]:ends[i + 1]], for `fill_slots`."""
     hashes = np.empty(len(ends) - 1, np.uint64)
     for piece in range(len(hashes)):
         hashes[piece] = mix(_hash(letters[ends[piece] : ends[piece + 1]], _FNV_START))
@@ -113,10 +113,11 @@ def spell(buffer, offsets, letters, ends, hashes, slots):
 
 
 @njit(nogil=True, cache=True)
-def words_and_pieces(words, word_ends, pieces, piece_ends, same_word, is_inside, n_words, n_pieces, most):
+def words_and_pieces(words, word_ends, pieces, piece_ends, same_word, is_inside, n_words, n_pieces, max_pieces):
     """Rows of word ids and rows of piece ids to rows of both: words, bigrams, then pieces, with ids in the order words, pieces, bigrams.
 
-    A piece is left out that is a whole word of its text, for each time that the word stands there once; and all behind the first `most`.
+    A piece is left out that is a whole word of its text, for each time that the word stands there once; and all behind the first
+    `max_pieces`.
 
     Args:
         words, word_ends: ids from 1; bigrams behind n_words.
@@ -143,7 +144,7 @@ def words_and_pieces(words, word_ends, pieces, piece_ends, same_word, is_inside,
                 if again < len(ordered) and ordered[again] == word:
                     used[first] += 1
                     continue
-            if kept < most:
+            if kept < max_pieces:
                 ids[at] = piece - 1 + n_words
                 at += 1
                 kept += 1

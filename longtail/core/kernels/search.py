@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from longtail.core.kernels.machine import prefetch, widened
 from longtail.core.kernels.nearest import best_first, keep_best
 
-CHUNK = 512  # labels: of 256 numbers in float32 half a MB
+CHUNK = 512  # labels: of 256 dimensions in float32 half a MB
 RUN = 64  # labels that are passed over at once where none comes near
 AHEAD = 4  # candidates whose vectors are asked for before they are needed
 LINE = 16  # float32 numbers in a line of cache
@@ -120,8 +120,8 @@ def encode_bytes(vectors, codes, scales):
 
 
 @njit(nogil=True, cache=True)
-def encode_texts(texts, most):
-    """texts[row] ~ codes[row] * units[row], with codes from -most to most; and the lengths of the texts."""
+def encode_texts(texts, largest_code):
+    """texts[row] ~ codes[row] * units[row], with codes from -largest_code to largest_code; and the lengths of the texts."""
     b, dim = texts.shape
     codes, units, lengths = np.empty((b, dim), np.int16), np.zeros(b, np.float32), np.zeros(b, np.float32)
     for row in range(b):
@@ -129,8 +129,8 @@ def encode_texts(texts, most):
         for place in range(dim):
             largest = max(largest, abs(texts[row, place]))
             square += texts[row, place] * texts[row, place]
-        units[row], lengths[row] = largest / np.float32(most), np.sqrt(square)
-        by = np.float32(most) / largest if largest > 0 else np.float32(0)
+        units[row], lengths[row] = largest / np.float32(largest_code), np.sqrt(square)
+        by = np.float32(largest_code) / largest if largest > 0 else np.float32(0)
         for place in range(dim):
             codes[row, place] = np.int16(np.rint(texts[row, place] * by))
     return codes, units, lengths
@@ -145,8 +145,8 @@ def _whole_product(code, text):
 
 
 @njit(nogil=True, cache=True)
-def scan_bytes(codes, scales, bias, vectors, texts, small, units, reaches, keep):
-    """(b, keep) int32: the best labels of each text by vectors[label] @ texts[row] + bias[label], -1 in empty places.
+def scan_bytes(codes, scales, bias, vectors, texts, small, units, reaches, top_k):
+    """(b, top_k) int32: the best labels of each text by vectors[label] @ texts[row] + bias[label], -1 in empty places.
 
     Args:
         codes: (n, dim) int8: times scales, (n,), about the vectors.
@@ -155,10 +155,10 @@ def scan_bytes(codes, scales, bias, vectors, texts, small, units, reaches, keep)
         reaches: (b,): times scales, what the product of those differs at most from that of vectors and texts.
     """
     n, b = len(codes), len(texts)
-    found, found_scores = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32)
+    found, found_scores = np.full((b, top_k), -1, np.int32), np.empty((b, top_k), np.float32)
     near, least = np.empty((b, n), np.float32), np.empty(CHUNK, np.float32)
     # first what scores reach at least, which needs no vectors: the last of the best of these is below the best by whole vectors
-    some, some_scores, held = np.empty((b, keep), np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
+    some, some_scores, held = np.empty((b, top_k), np.int32), np.empty((b, top_k), np.float32), np.zeros(b, np.int64)
     for first in range(0, n, CHUNK):
         size = min(CHUNK, n - first)
         for row in range(b):
@@ -173,14 +173,14 @@ def scan_bytes(codes, scales, bias, vectors, texts, small, units, reaches, keep)
                     least[place] += own_bias[place]
             held[row] = _offer(least[:size], first, some[row], some_scores[row], held[row])
     for row in range(b):
-        below = np.nextafter(some_scores[row, 0], np.float32(-np.inf)) if held[row] == keep else np.float32(-np.inf)
+        below = np.nextafter(some_scores[row, 0], np.float32(-np.inf)) if held[row] == top_k else np.float32(-np.inf)
         _offer_near(near[row], 0, reaches[row], scales, bias, vectors, texts[row], found[row], found_scores[row], 0, below)
     return found
 
 
 @njit(nogil=True, cache=True)
-def scan_bits(codes, lengths, offsets, texts, tables, keep):
-    """(b, keep) int32: the best labels of each text by tables[row, bits that differ] * lengths[label] + offsets[label].
+def scan_bits(codes, lengths, offsets, texts, tables, top_k):
+    """(b, top_k) int32: the best labels of each text by tables[row, bits that differ] * lengths[label] + offsets[label].
 
     Args:
         codes: (n, words) uint64.
@@ -188,7 +188,7 @@ def scan_bits(codes, lengths, offsets, texts, tables, keep):
         tables: (b, bits + 1) float32: what a vector of length 1 scores that differs from the text in so many bits.
     """
     n, b = len(codes), len(texts)
-    found, found_scores, held = np.full((b, keep), -1, np.int32), np.empty((b, keep), np.float32), np.zeros(b, np.int64)
+    found, found_scores, held = np.full((b, top_k), -1, np.int32), np.empty((b, top_k), np.float32), np.zeros(b, np.int64)
     scores = np.empty(CHUNK, np.float32)
     for first in range(0, n, CHUNK):
         size = min(CHUNK, n - first)

@@ -20,21 +20,20 @@ FACTORS = 512  # of at most 2 each, whose product a float64 holds
 
 
 @njit(parallel=True, cache=True)
-def merged(shortlist, right, relevance, offsets, n_labels, add_missed, threads):
-    """Each row's candidates, sorted, each once, with their relevance.
+def merged(shortlist, right, relevance, offsets, n_labels, threads):
+    """Each row's candidates and right labels, sorted, each once, with their relevance.
 
     Args:
         shortlist: (b, n) int64 labels, -1 for an empty place.
         right, relevance, offsets: ragged: the right labels of each row, sorted.
-        add_missed: whether right labels that the shortlist lacks become candidates.
 
     Returns:
         Labels that any row names, sorted (0 where none does); (b, m) places in them; (b, m) relevance; (b,) how many of the m places
         are filled. Those behind point to the first label.
     """
     n_rows = len(shortlist)
-    most = shortlist.shape[1] + (np.max(np.diff(offsets)) if add_missed and n_rows else 0)
-    ids, counts = np.empty((n_rows, most), np.int64), np.zeros(n_rows, np.int64)
+    widest = shortlist.shape[1] + (np.max(np.diff(offsets)) if n_rows else 0)
+    ids, counts = np.empty((n_rows, widest), np.int64), np.zeros(n_rows, np.int64)
     named = np.zeros(n_labels, np.bool_)
     one = np.uint64(1)
     for thread in prange(threads):
@@ -44,9 +43,8 @@ def merged(shortlist, right, relevance, offsets, n_labels, add_missed, threads):
                 label = shortlist[row, i]
                 if label >= 0:
                     marks[label >> 6] |= one << np.uint64(label & 63)
-            if add_missed:
-                for i in range(offsets[row], offsets[row + 1]):
-                    marks[right[i] >> 6] |= one << np.uint64(right[i] & 63)
+            for i in range(offsets[row], offsets[row + 1]):
+                marks[right[i] >> 6] |= one << np.uint64(right[i] & 63)
             count = 0
             for word in range(len(marks)):
                 bits = marks[word]
@@ -105,7 +103,7 @@ def _errors_of_row(text, vectors, numbers, bias, places, targets, weight, gradie
 
 @njit(parallel=True, fastmath=QUICK, cache=True)
 def shortlist_errors(text, vectors, bias, places, targets, counts, weights):
-    """Of each row: its loss, (b,); the gradient in its text, (b, dim); and that in each score, (b, m), sigmoid(score) - target.
+    """Loss of each row, (b,); the gradient in its text, (b, dim); and that in each score, (b, m), sigmoid(score) - target.
 
     All times the row's weight.
 

@@ -100,8 +100,8 @@ def hashes(seed, purpose, n):
 
 
 @njit(nogil=True, cache=True)
-def long_tailed_ends(seed, purpose, n, n_groups, total, most):
-    """Share `total` out among n, each 1 to `most`, a few large and many small; as ends: (n + 1,) int64.
+def long_tailed_ends(seed, purpose, n, n_groups, total, max_size):
+    """Share `total` out among n, each 1 to `max_size`, a few large and many small; as ends: (n + 1,) int64.
 
     They stand in groups of one after the other, alike in size: what is beyond 1 each goes to the groups by weights that
     depend on the group alone, so that the same groups of another n take the same share of another total.
@@ -136,16 +136,16 @@ def long_tailed_ends(seed, purpose, n, n_groups, total, most):
         until = spare if place == n - 1 else min(np.int64(before * (spare / whole)), spare)
         size = 1 + until - given
         given = until
-        if size > most:
-            lost += size - most
-            size = most
+        if size > max_size:
+            lost += size - max_size
+            size = max_size
         ends[place + 1] = size
     if lost:  # what the limit took goes to the others by their room, then to the first with room
-        room = np.int64(n) * most - (total - lost)
+        room = np.int64(n) * max_size - (total - lost)
         ratio = lost / room
         for last in range(2):
             for place in range(1, n + 1):
-                more = most - ends[place] if last else np.int64((most - ends[place]) * ratio)
+                more = max_size - ends[place] if last else np.int64((max_size - ends[place]) * ratio)
                 more = min(more, lost)
                 ends[place] += more
                 lost -= int(more)

@@ -19,7 +19,7 @@ _FNV_STEP = np.uint64(0x100000001B3)
 
 
 def _kinds(spaces, marks):
-    """What each byte is; a byte of 128 or more counts as a letter."""
+    """Kind of each byte; a byte of 128 or more counts as a letter."""
     kinds = np.full(256, _LETTER, np.uint8)
     kinds[[ord(space) for space in spaces]] = _SPACE
     kinds[[ord(mark) for mark in marks]] = _SINGLE
@@ -134,7 +134,7 @@ def _find_key(key, keys, slots):
 
 @njit(nogil=True, cache=True)
 def pair_keys(numbers, offsets, n_words):
-    """left * n_words + right of all words that stand side by side, where both are known: (n,) int64."""
+    """left * n_words + right of all words that follow each other, where both are known: (n,) int64."""
     keys = np.empty(len(numbers), np.int64)
     at = 0
     for text in range(len(offsets) - 1):
@@ -147,8 +147,8 @@ def pair_keys(numbers, offsets, n_words):
 
 
 @njit(nogil=True, cache=True)
-def token_rows(numbers, offsets, most, n_words, pairs, slots):
-    """Ids of each text: number + 1 of its first `most` known words, then the pairs among those, all in reading order.
+def token_rows(numbers, offsets, max_tokens, n_words, pairs, slots):
+    """Ids of each text: number + 1 of its first `max_tokens` known words, then the pairs among those, all in reading order.
 
     Args:
         pairs: keys as `pair_keys` makes them; may be empty. The ids of the pairs follow those of the words.
@@ -161,7 +161,7 @@ def token_rows(numbers, offsets, most, n_words, pairs, slots):
         start, stop = offsets[text], offsets[text + 1]
         kept = 0
         place = start
-        while place < stop and kept < most:
+        while place < stop and kept < max_tokens:
             if numbers[place] != UNKNOWN:
                 ids[at] = numbers[place] + 1
                 at += 1

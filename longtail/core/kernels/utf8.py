@@ -1,4 +1,4 @@
-"""Is this UTF-8? Without a string being made of it."""
+"""Check of UTF-8, without a string being made of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random walks with restart from label to row to label, many side by side.
+"""Random walks with restart from label to row to label, many at once.
 
 A step of a walk waits for four places in memory, each known only when the one before has arrived. Therefore WALKS walks
 go in step: each asks for its next place, and while the memory is on its way the others do the same.
@@ -135,7 +135,7 @@ def walk_rows(first, last, label_ends, rows, ends, ids, length, restart, seed):
 
 @njit(nogil=True, cache=True)
 def keep_top(first, ids, counts, ends, top):
-    """Of each row the `top` largest counts, ties to the smaller id, and always own label: (ids, weights, ends), sorted.
+    """The `top` largest counts of each row, ties to the smaller id, and always own label: (ids, weights, ends), sorted.
 
     Row 0 belongs to label `first`. Own label keeps its count; where it has none, it gets 1.
     """

@@ -1,1 +1,1 @@
-"""AUGMENT: training rows + LabelGraph -> more training rows."""
+"""Augmentation of training rows with label texts and label graphs, and the choice of one by validation."""

@@ -1,4 +1,4 @@
-"""Which augmentation helps on this data? Tried on training rows alone, "none" included."""
+"""Choice of the augmentation that helps on this data, "none" included, by validation rows held out of the training rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from longtail.data.filters import apply_protocol, own_pairs
 
 # trains on the rows it is given and predicts for the texts: (rows, label texts, texts to predict for) -> predictions
 FitPredict = Callable[[Augmented, Texts, Texts], Predictions]
-# judges predictions for the validation rows (the test split of the data set it is given): metrics by name
-Judge = Callable[[Predictions, Dataset], dict[str, float]]
+# evaluates predictions for the validation rows (the test split of the data set it is given): metrics by name
+Measure = Callable[[Predictions, Dataset], dict[str, float]]
 
 VALIDATION_SHARE = 0.15
 ROWLESS = 0.05  # of the labels: where fewer are no training row's text, the text of a row to come is taken to be no label
@@ -43,12 +43,12 @@ class Choice:
 def choose(
     data: Dataset,
     fit_predict: FitPredict,
-    judge: Judge,
+    measure: Measure,
     candidates: Mapping[str, Augmentation | None] | None = None,
     criteria: Sequence[str] = CRITERIA,
     seed: int = 0,
 ) -> Choice:
-    """Train on a part of the training rows with each candidate and judge on the rest; the test split is never looked at.
+    """Train on a part of the training rows with each candidate and measure on the rest; the test split is never read.
 
     The best is the candidate whose worst ratio to the best value of each criterion is largest: it gives up least anywhere,
     so that a gain on the tail cannot buy a loss in the first place.
@@ -64,10 +64,10 @@ def choose(
     reached: dict[str, dict[str, float]] = {}
     for name, candidate in candidates.items():
         rows = no_augmentation(split.train) if candidate is None else candidate.augment(split.train, split.label_texts, seed=seed)
-        reached[name] = judge(fit_predict(rows, split.label_texts, split.test.texts), split)
+        reached[name] = measure(fit_predict(rows, split.label_texts, split.test.texts), split)
         for criterion in criteria:
             if not np.isfinite(reached[name].get(criterion, np.nan)):
-                raise SettingError(f"judge gave no {criterion!r} for candidate {name!r}; wanted a number for each of the criteria.")
+                raise SettingError(f"measure gave no {criterion!r} for candidate {name!r}; wanted a number for each of the criteria.")
     best = {criterion: max(values[criterion] for values in reached.values()) for criterion in criteria}
 
     def worst_ratio(name: str) -> float:
@@ -83,7 +83,7 @@ def validation_split(data: Dataset, share: float, seed: int = 0, *, enough: int 
     Validation rows are to be what test rows are. Where nearly all labels are training rows, rows to come are no labels, and so the labels
     that validation rows are themselves leave the training rows, as if they had never been known. Otherwise the protocol alone takes
     out what training rows tell of a validation row from the label's side; there it would leave next to nothing to ask for.
-    A model that is kept after its validation lacks these labels; so there `enough` rows, where given, are the most that are held out.
+    A model that is kept after its validation lacks these labels; so there at most `enough` rows, where given, are held out.
 
     Labels that lose all their training rows to the split are taken out of the validation rows, and rows without a label with them, as long
     as any are left. Test rows of public data sets have trained labels only; a validation with labels that no row is left to learn from

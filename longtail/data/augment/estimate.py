@@ -1,4 +1,4 @@
-"""How likely is a label's text to carry another label? The plain conditional G_ij / G_jj, corrected by what can be observed.
+"""Probability that a label's text carries another label: the plain conditional G_ij / G_jj, corrected by what can be observed.
 
 A label seen once gives all its companions probability 1, and companions may be mere siblings. Both show in the training
 rows themselves. Some labels have a twin: a training row with the label's very text. What such a row carries is the right
@@ -18,9 +18,9 @@ from scipy.special import expit
 from longtail.core.values import Ints, LabelGraph, Split, Texts
 from longtail.data.twins import carries, find_twins
 
-LEAST_PAIRS = 200  # pairs of twins below which they are too few to fit four numbers to
-MOST_HELD = 8_000_000  # pairs that are looked at; beyond that, those of some labels stand for all
-MOST_PAIRS = 1_000_000  # pairs that are fitted; more change nothing
+MIN_PAIRS = 200  # pairs of twins below which they are too few to fit four numbers to
+MAX_HELD = 8_000_000  # pairs that are looked at; beyond that, those of some labels stand for all
+MAX_PAIRS = 1_000_000  # pairs that are fitted; more change nothing
 RIDGE = 1e-4
 
 
@@ -34,7 +34,7 @@ class Estimate:
     precision: float  # share of them that were right, whatever their counts
 
     def probability(self, together: NDArray[np.floating], counts: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Of pairs that met in `together` of the `counts` rows of the first label."""
+        """Probability of each pair that met in `together` of the `counts` rows of its first label."""
         return np.asarray(expit(_features(together, counts) @ self.weights))
 
 
@@ -50,7 +50,7 @@ def estimate(train: Split, label_texts: Texts | None, graph: LabelGraph) -> Esti
     own = carries(train.labels, rows, labels[known])
     left, of = together[known] - (own & right), counts[known] - own
     seen = _still_stored(left, counts[known], graph)
-    if seen.sum() >= LEAST_PAIRS:
+    if seen.sum() >= MIN_PAIRS:
         return _fit(left[seen], of[seen], right[seen].astype(np.float64), np.ones(int(seen.sum())), "twins")
     # the same for every row of a label, a share G_ij / G_jj of which carries i
     with_it, without = _still_stored(together - 1, counts, graph), counts > together
@@ -65,11 +65,11 @@ def _some_labels(graph: LabelGraph, twin: Ints) -> Ints:
     """Labels to learn from: all, or where they have too many pairs to hold, every so many of those with twins."""
     degrees = np.diff(graph.weights.indptr)
     everything = np.arange(graph.n_labels, dtype=np.int32)
-    if degrees.sum() <= MOST_HELD:
+    if degrees.sum() <= MAX_HELD:
         return everything
     known = everything[twin >= 0]
-    some = known if degrees[known].sum() >= LEAST_PAIRS else everything
-    return some[:: -(-int(degrees[some].sum()) // MOST_HELD)]
+    some = known if degrees[known].sum() >= MIN_PAIRS else everything
+    return some[:: -(-int(degrees[some].sum()) // MAX_HELD)]
 
 
 def _still_stored(left: NDArray[np.float64], counts: NDArray[np.float64], graph: LabelGraph) -> NDArray[np.bool_]:
@@ -94,8 +94,8 @@ def _fit(
     precision = float((right * times).sum() / total) if total else 0.0
     if not total:  # no pair to learn from, so all that met did so in every row of theirs: the plain conditional, 1, is all there is
         return Estimate(np.array([-50.0, 0, 0, 100.0]), source, 0, 0.0)
-    if n_pairs > MOST_PAIRS:
-        some = np.linspace(0, n_pairs - 1, MOST_PAIRS).astype(np.int64)
+    if n_pairs > MAX_PAIRS:
+        some = np.linspace(0, n_pairs - 1, MAX_PAIRS).astype(np.int64)
         together, counts, right, times = together[some], counts[some], right[some], times[some]
     features, times = _features(together, counts), times / times.sum()
 

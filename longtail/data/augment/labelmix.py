@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail.core.checks import OneOf, Settings, Share, ShareBelowOne
+from longtail.core.errors import DataError, SettingError
 from longtail.core.values import Ints, LabelGraph, Split, Texts
 from longtail.data.augment.draws import uniforms
-from longtail.data.augment.rows import Augmented, check_labels, check_share, has_text, named, next_to, row_blocks, with_made_rows
+from longtail.data.augment.rows import Augmented, check_labels, has_text, named, next_to, row_blocks, with_made_rows
 from longtail.data.augment.targets import check_graph, graph_for, label_targets
 from longtail.data.growing import GrowingRows
 
@@ -21,7 +22,7 @@ WHETHER, WHICH = 0, 1  # the two draws of a row
 
 
 @dataclass(frozen=True)
-class LabelMix:
+class LabelMix(Settings):
     """Algorithm 1 of the LabelMix paper: with some probability a text x becomes x + z_j, j one of its labels.
 
     Args:
@@ -36,23 +37,25 @@ class LabelMix:
 
     changes: ClassVar[bool] = True
 
-    probability: float = 0.4
+    probability: Share = 0.4
     soft: bool = True
     skew: float | NDArray[np.floating] = 0.25
-    delta: float = 0.1
-    targets: Literal["cooccurrence", "walk"] = "cooccurrence"
+    delta: ShareBelowOne = 0.1
+    targets: Annotated[str, OneOf(TARGETS)] = "cooccurrence"
 
-    def __post_init__(self) -> None:
-        check_share("probability", self.probability)
-        if not 0 <= self.delta < 1:
-            raise SettingError(f"delta is {self.delta!r}; wanted a share from 0 to below 1.")
-        if self.targets not in TARGETS:
-            raise UnknownName("value of targets", self.targets, TARGETS)
+    def check(self) -> None:
         if np.ndim(self.skew) and not np.all(np.asarray(self.skew) >= 0):
             raise SettingError("skew came with label weights below 0; wanted 0 or more.")
 
     def bind(self, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> LabelMixer:
-        """Everything that rows need, looked up once; a trainer then asks for the rows of each batch."""
+        """Look up once what rows need; a trainer then asks for the rows of each batch.
+
+        Args:
+            train: the training rows.
+            label_texts: the text of every label.
+            graph: the label graph of the soft targets; where not given, it is made from the training rows.
+            seed: seed of everything that is drawn.
+        """
         check_labels(train, label_texts, graph)
         if train.texts is None or label_texts is None:
             raise DataError("LabelMix joins the texts of rows and labels, and one of them is missing. Read the data set with its texts.")
@@ -80,7 +83,14 @@ class LabelMix:
         return weights
 
     def augment(self, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> Augmented:
-        """All training rows, and behind them the mixed ones of epoch 0."""
+        """Return all training rows, followed by the mixed ones of epoch 0.
+
+        Args:
+            train: the training rows.
+            label_texts: the text of every label.
+            graph: the label graph of the soft targets; where not given, it is made from the training rows.
+            seed: seed of everything that is drawn.
+        """
         mixer = self.bind(train, label_texts, graph, seed)
         rows = np.arange(len(train), dtype=np.int32)
         labels = mixer.drawn(rows)
@@ -88,7 +98,15 @@ class LabelMix:
         return with_made_rows(train, rows, mixer.mixed(mixed, labels[mixed]), mixed, "labelmix", notes=mixer.notes)
 
     def for_epoch(self, epoch: int, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> Augmented:
-        """Algorithm 1 on every row: those left alone, then those mixed. As many rows as `train` has."""
+        """Apply Algorithm 1 to every row: those left alone, then those mixed. As many rows as `train` has.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            train: the training rows.
+            label_texts: the text of every label.
+            graph: the label graph; where not given, it is made from the training rows.
+            seed: seed of everything that is drawn.
+        """
         mixer = self.bind(train, label_texts, graph, seed)
         labels = mixer.drawn(np.arange(len(train), dtype=np.int32), epoch)
         alone, mixed = (np.flatnonzero(which).astype(np.int32) for which in (labels < 0, labels >= 0))

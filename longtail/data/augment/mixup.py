@@ -8,13 +8,14 @@ tf-idf, can also be mixed beforehand with `augment`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, issparse
 from scipy.special import betaincinv
 
+from longtail.core.checks import Positive, Range, Settings, ShareBelowOne
 from longtail.core.errors import DataError, SettingError
 from longtail.core.values import Ints, LabelGraph, Split, Texts
 from longtail.data.augment.draws import uniforms
@@ -23,6 +24,7 @@ from longtail.data.augment.rows import Augmented, check_labels, with_made_rows
 from longtail.data.augment.targets import label_targets
 
 SHARE, PARTNER, LAYER = 2, 3, 4  # draws, apart from those of the other augmentations
+Alpha = Annotated[float, Range(least=0, above=True, such_as=0.2)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class MixUp:
+class MixUp(Settings):
     """Each row of a batch with another one, at the input: Zhang et al. 2018.
 
     Args:
@@ -67,11 +69,8 @@ class MixUp:
 
     changes: ClassVar[bool] = True
 
-    alpha: float = 0.2
+    alpha: Alpha = 0.2
     each_row: bool = False
-
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
 
     def draw(self, n_rows: int, seed: int, step: int) -> Mix:
         """Who is mixed with whom in this step."""
@@ -96,7 +95,7 @@ class MixUp:
 
 
 @dataclass(frozen=True)
-class ManifoldMixUp:
+class ManifoldMixUp(Settings):
     """MixUp of hidden vectors: in each step at one layer out of the first `layers`, drawn at random (Verma et al. 2019).
 
     The trainer asks `layer` where, and mixes what enters that layer (0 is the input) and the targets by `draw`.
@@ -106,13 +105,8 @@ class ManifoldMixUp:
     [0, 1, 2]
     """
 
-    alpha: float = 2.0
-    layers: int = 2
-
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
-        if self.layers < 1:
-            raise SettingError(f"layers is {self.layers!r}; wanted the number of layers that may be mixed, 1 or more.")
+    alpha: Alpha = 2.0
+    layers: Positive = 2
 
     def layer(self, seed: int, step: int) -> int:
         """Where to mix in this step."""
@@ -124,7 +118,7 @@ class ManifoldMixUp:
 
 
 @dataclass(frozen=True)
-class LabelMixUp:
+class LabelMixUp(Settings):
     """Each row's vector with the vector of one of its labels' texts, targets in the same shares.
 
     Args:
@@ -135,12 +129,9 @@ class LabelMixUp:
 
     changes: ClassVar[bool] = True
 
-    alpha: float = 0.2
+    alpha: Alpha = 0.2
     soft: bool = False
-    delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
+    delta: ShareBelowOne = 0.1
 
     def draw(self, labels: csr_matrix, seed: int, epoch: int, rows: Ints | None = None) -> Mix:
         """The label of each row as its partner, a place among all label vectors; a row without labels keeps a share of 1.
@@ -217,8 +208,3 @@ def _features(train: Split, who: str) -> csr_matrix:
             f"{who} mixes vectors, and these rows have texts only. Call its draw() from the training loop, or give features."
         )
     return train.features
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < float("inf"):
-        raise SettingError(f"alpha is {alpha!r}; wanted a number above 0, such as 0.2.")

@@ -1,4 +1,4 @@
-"""What every augmentation returns, and the way back to a data set that any format can hold."""
+"""Augmented training rows, as every augmentation returns them, and the way back to a data set that any format can hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from longtail.core.errors import DataError, SettingError
+from longtail.core.errors import DataError
 from longtail.core.values import Dataset, Floats, Ints, LabelGraph, Split, Texts
 from longtail.data.growing import GrowingRows, GrowingTexts
 
@@ -22,10 +22,18 @@ MADE_UID = re.compile(rb"(label|labelmix|mixup|labelmixup|synonyms):[0-9]+")  # 
 
 @dataclass(frozen=True, eq=False)
 class Augmented:
-    """Training rows with made rows behind them: originals first, untouched and in their order.
+    """Training rows with made rows after them: originals first, untouched and in their order.
 
     Made rows are for training only. Propensities, head and tail, and validation rest on the data set that was augmented,
     never on this split.
+
+    Args:
+        split: all rows; labels.data holds soft targets in (0, 1].
+        n_original: number of original rows, which come first.
+        row_weights: (n,) weight of each row in the loss; 1 for originals.
+        source: (n,) for an original its training row; for a made row its label (kind "label"), or the row it was made from.
+        kind: what made rows are: "label", "labelmix", "mixup", "labelmixup", "synonyms".
+        notes: what was left out and why, one line each.
     """
 
     split: Split  # labels.data holds soft targets in (0, 1]
@@ -37,6 +45,7 @@ class Augmented:
 
     @property
     def n_made(self) -> int:
+        """Number of made rows."""
         return len(self.split) - self.n_original
 
     def __len__(self) -> int:
@@ -70,10 +79,10 @@ def with_made_rows(
 ) -> Augmented:
     """Join training rows (at `places` of the training split) and made rows, which all weigh the same or each by itself.
 
-    What only one side has is left out.
+    Fields that only one of them has are left out.
     """
     n_original, n_made = len(originals), len(made)
-    told = list(notes)
+    all_notes = list(notes)
     split = made
     if n_original:
         texts = features = uids = None
@@ -82,13 +91,13 @@ def with_made_rows(
         if originals.features is not None and made.features is not None:
             features = vstack([originals.features, made.features], format="csr")
         elif originals.features is not None:
-            told.append("Features are left out: made rows have texts only.")
+            all_notes.append("Features are left out: made rows have texts only.")
         if originals.uids is not None:
             uids = Texts.join([originals.uids, _made_uids(kind, source)])
         split = Split(texts, _joined_labels(originals.labels, made.labels), originals.filter, uids, features)
     weights = np.ones(n_original + n_made, np.float32)
     weights[n_original:] = weight
-    return Augmented(split, n_original, weights, np.concatenate([places, source]).astype(np.int32), kind, tuple(told))
+    return Augmented(split, n_original, weights, np.concatenate([places, source]).astype(np.int32), kind, tuple(all_notes))
 
 
 def _joined_labels(first: csr_matrix, second: csr_matrix) -> csr_matrix:
@@ -174,14 +183,9 @@ def named(count: int, ids: NDArray[np.integer]) -> str:
 
 
 def check_labels(train: Split, label_texts: Texts | None, graph: LabelGraph | None) -> None:
-    """Raise where the parts do not speak of the same labels."""
+    """Raise where rows, texts and graph have different numbers of labels."""
     n_labels = train.labels.shape[1]
     if label_texts is not None and len(label_texts) != n_labels:
         raise DataError(f"There are {len(label_texts):,} label texts for {n_labels:,} labels; wanted one each.")
     if graph is not None and graph.n_labels != n_labels:
         raise DataError(f"The graph has {graph.n_labels:,} labels, the rows have {n_labels:,}. Make the graph from these rows.")
-
-
-def check_share(name: str, value: float, least: float = 0.0) -> None:
-    if not least <= value <= 1:
-        raise SettingError(f"{name} is {value!r}; wanted a share from {least:g} to 1.")

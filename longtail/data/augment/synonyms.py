@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longtail.core.errors import DataError, SettingError
+from longtail.core.checks import Described, Positive, Range, Settings, Share
+from longtail.core.errors import DataError
 from longtail.core.values import Ints, LabelGraph, Split, Texts
 from longtail.data.augment.draws import uniforms
-from longtail.data.augment.rows import Augmented, check_share, with_made_rows
+from longtail.data.augment.rows import Augmented, with_made_rows
+from longtail.data.vectors import read_vectors
 
 WORD = re.compile(r"\w+")
 WORDS_AT_ONCE = 1024  # words whose neighbours are sought together ...
@@ -22,12 +26,13 @@ WHETHER, WHICH = 0, 1  # the two draws of a word
 
 
 @dataclass(frozen=True, eq=False)
-class Synonyms:
+class Synonyms(Settings):
     """Each known word is replaced with some probability; labels stay.
 
     Args:
         probability: of a word to be replaced.
-        vectors: word -> vector, for instance the token embeddings of a BERT. Words are looked up as they stand, then in lower case.
+        vectors: the file of word vectors, the folder of a BERT, or "minilm", as `read_vectors` takes them; or word -> vector. Words are
+            looked up as they stand, then in lower case.
         among: a replacement is drawn evenly among so many nearest words.
         floor: words below this cosine are never taken.
 
@@ -40,17 +45,18 @@ class Synonyms:
 
     changes: ClassVar[bool] = True
 
-    probability: float
-    vectors: Mapping[str, ArrayLike]
-    among: int = 1
-    floor: float = 0.5
+    probability: Share
+    vectors: Annotated[str | Path | Mapping[str, ArrayLike], Described("a file of word vectors")]
+    among: Positive = 1
+    floor: Annotated[float, Range(least=-1, most=1)] = 0.5
 
-    def __post_init__(self) -> None:
-        check_share("probability", self.probability)
-        if self.among < 1:
-            raise SettingError(f"among is {self.among!r}; wanted the number of nearest words to draw from, 1 or more.")
-        if not -1 <= self.floor <= 1:
-            raise SettingError(f"floor is {self.floor!r}; wanted a cosine from -1 to 1.")
+    def check(self) -> None:
+        _ = self.by_word  # read now, so that a missing file is answered at once
+
+    @cached_property
+    def by_word(self) -> Mapping[str, ArrayLike]:
+        """Word -> vector."""
+        return self.vectors if isinstance(self.vectors, Mapping) else read_vectors(self.vectors)
 
     def augment(self, train: Split, label_texts: Texts | None, graph: LabelGraph | None = None, seed: int = 0) -> Augmented:
         """All training rows, and behind them those that changed in epoch 0."""
@@ -96,11 +102,11 @@ class Synonyms:
 
     def _synonyms(self, texts: Texts) -> dict[str, list[str]]:
         """Each word of the texts that has synonyms -> those, nearest first."""
-        known = list(self.vectors)
+        known = list(self.by_word)
         place = {word: number for number, word in enumerate(known)}
         if not known:
             return {}
-        vectors = _unit(np.stack([np.asarray(self.vectors[word], np.float32) for word in known]))
+        vectors = _unit(np.stack([np.asarray(self.by_word[word], np.float32) for word in known]))
         asked = sorted({word for text in texts for word in WORD.findall(text)})
         wanted = {word: place.get(word, place.get(word.lower(), -1)) for word in asked}
         words = [word for word in asked if wanted[word] >= 0]

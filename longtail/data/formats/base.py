@@ -1,4 +1,4 @@
-"""What a format is: it recognises its files, reads them, and where it can, writes them."""
+"""Base of the file formats: a format recognises its files, reads them, and where it can, writes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Format(ABC):
 
     @abstractmethod
     def recognises(self, path: Path) -> bool:
-        """Whether the path holds this format, judged by names and first lines only."""
+        """Whether the path holds this format, by names and first lines only."""
 
     @abstractmethod
     def read(self, path: Path, options: ReadOptions) -> Dataset:

@@ -16,7 +16,7 @@ from longtail.data.faults import Faults
 from longtail.data.files import BOM, blocks, existing, head_lines, shorten
 from longtail.data.filters import read_filters
 from longtail.data.formats.base import Format, ReadOptions
-from longtail.data.formats.pecos import LABELS, TEST, TRAIN, write_beside
+from longtail.data.formats.pecos import LABELS, TEST, TRAIN, write_label_files
 from longtail.data.lines import read_lines
 from longtail.data.matrices import tidy_labels
 from longtail.data.spans import without_breaks
@@ -27,7 +27,7 @@ _LABELS = re.compile(rb"[ \t]*__label__[^ \t]*(?:[ \t]+__label__[^ \t]*)*")
 
 
 class FastText(Format):
-    """Lines that open with `__label__` tokens. With labels.txt beside them, the tokens are ids into its lines, from 0;
+    """Lines that open with `__label__` tokens. With labels.txt in the folder, the tokens are ids into its lines, from 0;
     without it, what follows `__label__` is the label's text, underscores kept."""
 
     title = "the fastText layout (__label__ lines)"
@@ -70,7 +70,7 @@ class FastText(Format):
             lost += _write_split(folder / TEST, data.test)
         if any((split.labels.data != 1).any() for split in (data.train, data.test)):
             lost.append("Relevance is left out: fastText labels have none, so each reads back as 1.")
-        return lost + write_beside(data, folder, "the fastText layout")
+        return lost + write_label_files(data, folder, "the fastText layout")
 
 
 @dataclass(frozen=True)

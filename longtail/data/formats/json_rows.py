@@ -72,7 +72,7 @@ def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray
         with scratch.lend(len(data)) as buffers:
             string_ends, ends, odd = scan_json_lines(data, names, name_ends, *buffers)
             if odd.any():
-                data = np.frombuffer(_judge_odd_lines(block, odd, fields, faults), np.uint8)
+                data = np.frombuffer(_rewrite_odd_lines(block, odd, fields, faults), np.uint8)
                 continue
             texts = [Texts(part[: end[-1]].copy(), end) for part, end in zip(buffers[0], string_ends, strict=True)]
             ids, relevance = (part[: ends[-1]].copy() for part in buffers[2:])
@@ -87,7 +87,7 @@ def _parse(block: Block, fields: Sequence[str], names: Bytes, name_ends: NDArray
     return _Parsed(texts, ids.astype(np.int32), relevance.astype(np.float32), ends, faults, block.share)
 
 
-def _judge_odd_lines(block: Block, odd: NDArray[np.bool_], fields: Sequence[str], faults: list[tuple[str, int, str]]) -> bytes:
+def _rewrite_odd_lines(block: Block, odd: NDArray[np.bool_], fields: Sequence[str], faults: list[tuple[str, int, str]]) -> bytes:
     """The block with each odd line replaced by plain JSON of what Python's json reads there."""
     lines = block.bytes.split(b"\n")
     for place in np.flatnonzero(odd).tolist():

@@ -63,10 +63,10 @@ class Pecos(Format):
         lost = _write_split(folder / TRAIN, data.train)
         if len(data.test):
             lost += _write_split(folder / TEST, data.test)
-        return lost + write_beside(data, folder, "the PECOS layout")
+        return lost + write_label_files(data, folder, "the PECOS layout")
 
 
-def write_beside(data: Dataset, folder: Path, title: str) -> list[str]:
+def write_label_files(data: Dataset, folder: Path, title: str) -> list[str]:
     """labels.txt and the filter files; says what a layout of text lines does not hold."""
     lost = []
     if data.label_texts is None:

@@ -1,4 +1,4 @@
-"""The XC repository's sparse text layouts, with .npz label matrices and older names beside them."""
+"""The XC repository's sparse text layouts, with .npz label matrices and older names."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def read_tables(path: Path, endings: Sequence[str], options: ReadOptions) -> Dat
 
 
 def with_filters(folder: Path, data: Dataset) -> Dataset:
-    """The data set with the filter files that stand beside it."""
+    """The data set with the filter files of its folder."""
     train, test = read_filters(folder, data.train, data.test)
     return Dataset(data.name, train, test, data.label_texts, data.label_uids, notes=data.notes)
 
@@ -98,17 +98,17 @@ def read_parts(table: TableFile, options: ReadOptions, notes: list[str], may_spl
     faults = Faults(table.path)
     wanted = [text, labels, relevance or text, uid or text, split or text]
     for line, (row_text, row_labels, row_relevance, row_uid, row_split) in table.rows(wanted, faults):
-        side = TRAIN[0] if split is None else "" if row_split is MISSING else str(row_split).strip().lower()
+        part = TRAIN[0] if split is None else "" if row_split is MISSING else str(row_split).strip().lower()
         if row_text is not None and not isinstance(row_text, str):
             came = "is missing" if row_text is MISSING else f"is {shorten(repr(row_text))}"
             faults.add("text", line, f"the text {text!r} {came}; wanted a text. Name another column: text='...'.")
-        elif side in VALIDATION:
+        elif part in VALIDATION:
             n_ignored += 1
-        elif side in TRAIN or side in TEST:
-            gathered = train if side in TRAIN else test
+        elif part in TRAIN or part in TEST:
+            gathered = train if part in TRAIN else test
             gathered.add(line, row_text or "", row_labels, row_relevance, row_uid if uid is not None else None)
         else:
-            faults.add("split", line, f"the column {split!r} is {shorten(side)!r}; wanted train, test or validation.")
+            faults.add("split", line, f"the column {split!r} is {shorten(part)!r}; wanted train, test or validation.")
     faults.check()
     if n_ignored:
         notes.append(f"{table.path.name}: {n_ignored:,} validation rows are not read: they are split from the training rows.")

@@ -1,1 +1,1 @@
-"""GRAPH: training rows -> LabelGraph."""
+"""Label graphs made from training rows: co-occurrence, random walks, PageRank, and their statistics."""

@@ -1,4 +1,4 @@
-"""Which labels stand in the same training rows: the graph of Gandalf, and its symmetric form of the GLaS regulariser."""
+"""Co-occurrence graphs: labels that stand in the same training rows, as in Gandalf, and symmetric as in the GLaS regulariser."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from scipy.sparse import csr_matrix
 
 from longtail.core.errors import SettingError
 from longtail.core.kernels.cooccurrence import cooccurrence_rows, fill_ranks, least_counts
-from longtail.core.progress import progress
 from longtail.core.values import LabelGraph
-from longtail.data.files import in_order
-from longtail.data.graph.rows import Rows, blocks_of_equal_work, check_top, each_part, rows_of_labels, tidied
-from longtail.data.growing import Scratch
+from longtail.data.graph.rows import RowBlock, blocks_of_equal_work, check_top, each_part, made_in_blocks, rows_of_labels, tidied
+from longtail.data.growing import Scratch, bitmap
 
 BLOCK_PAIRS = 1 << 20  # label pairs counted by one thread at a time; its output is at most as long
 BLOCKS = 32  # at least so many, that all cores have work to the end
@@ -23,8 +21,12 @@ BLOCKS = 32  # at least so many, that all cores have work to the end
 def cooccurrence(labels: csr_matrix, delta: float = 0.1, top: int | None = None) -> LabelGraph:
     """Row j holds P(i|j) = G_ij / G_jj, the share of the rows with label j that carry label i too, where above `delta`.
 
-    Own label is 1 in every row; a label without training rows has an empty one. With `top`, so many stay of each row: own
-    label and the strongest others, of equal ones those with the smaller id.
+    A label's own weight is 1; a label without training rows has an empty row.
+
+    Args:
+        labels: (n_rows, n_labels) labels of the training rows.
+        delta: a weight must be above it.
+        top: labels kept of each row: the label itself and the strongest others, of equal ones those with the smaller id; None keeps all.
 
     >>> from longtail.core.values import labels_from_rows
     >>> cooccurrence(labels_from_rows([[0, 1], [0], [0, 2]], 3)).weights.toarray().round(2).tolist()
@@ -56,14 +58,12 @@ class _Buffers(NamedTuple):
 
 
 def _buffers(n_labels: int) -> _Buffers:
-    words = n_labels // 64 + 1
     return _Buffers(
         np.zeros(n_labels, np.uint8),
         np.zeros(n_labels, np.int32),
         np.empty(n_labels + 1, np.uint32),  # one place more: the next is written before it is known to be needed
         np.empty(n_labels + 1, np.uint32),
-        np.zeros(words, np.uint64),
-        np.zeros(words // 64 + 1, np.uint64),
+        *bitmap(n_labels),
     )
 
 
@@ -93,21 +93,14 @@ def _weights(labels: csr_matrix, delta: float, top: int | None, symmetric: bool)
     if top is not None:
         bounds = np.minimum(bounds, top)
     scratch = Scratch(_buffers)
-    found = Rows(n_labels)
 
-    def work(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
-        first, last = block
+    def make(first: int, last: int) -> RowBlock:
         with scratch.lend(n_labels) as buffers:
-            made: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]] = cooccurrence_rows(
+            made: RowBlock = cooccurrence_rows(
                 first, last, int(bounds[first:last].sum()), label_ends, starts, ranks, order, rank_of, counts, least, cutoffs,
                 delta, symmetric, -1 if top is None else top, *buffers,
             )  # fmt: skip
         return made
 
-    total = int(masses.sum())
-    blocks = blocks_of_equal_work(masses, min(BLOCK_PAIRS, total // BLOCKS))
-    with progress("Counting label pairs", total, "pairs") as advance:
-        for (first, last), made in zip(blocks, in_order(blocks, work), strict=True):
-            found.add(*made)
-            advance(float(masses[first:last].sum()))
-    return found.done(), counts
+    blocks = blocks_of_equal_work(masses, min(BLOCK_PAIRS, int(masses.sum()) // BLOCKS))
+    return made_in_blocks(n_labels, blocks, make, masses, "Counting label pairs", "pairs"), counts

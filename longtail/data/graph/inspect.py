@@ -1,4 +1,4 @@
-"""What a graph says: the neighbours of one label, and numbers about all of them."""
+"""Inspection of a label graph: the neighbours of one label, and statistics of all of them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def find_label(data: Dataset, label: str | int) -> int:
 
 
 def _exact(texts: Texts, wanted: str) -> NDArray[np.int64]:
-    """Where exactly this text stands; only texts of its length are looked at."""
+    """Where exactly this text stands; only texts of its length are compared."""
     encoded = np.frombuffer(wanted.encode(errors="replace"), np.uint8)
     places = np.flatnonzero(np.diff(texts.offsets) == len(encoded))
     starts = texts.offsets[places]
@@ -115,7 +115,7 @@ def _letter_pairs(letters: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class GraphStats:
-    """Numbers about a graph. Degree counts the labels that a label points to, itself left out."""
+    """Statistics of a graph. Degree counts the labels that a label points to, itself left out."""
 
     labels: int
     edges: int  # all weights, self-loops included

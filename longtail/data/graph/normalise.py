@@ -58,7 +58,7 @@ def perron_vector(steps: csr_matrix) -> NDArray[np.float64]:
 
 
 def _sums(weights: csr_matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of rows and of columns."""
+    """Sums of rows and of columns."""
     values = weights.data.astype(np.float64)
     owners = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
     rows, columns = np.bincount(owners, values, weights.shape[0]), np.bincount(weights.indices, values, weights.shape[1])

@@ -10,10 +10,8 @@ from scipy.sparse import csr_matrix
 
 from longtail.core.errors import SettingError
 from longtail.core.kernels.pagerank import pagerank_rows
-from longtail.core.progress import progress
 from longtail.core.values import LabelGraph
-from longtail.data.files import in_order
-from longtail.data.graph.rows import Rows, blocks_of_equal_work, check_top, rows_of_labels, tidied
+from longtail.data.graph.rows import RowBlock, blocks_of_equal_work, check_top, made_in_blocks, rows_of_labels, tidied
 from longtail.data.growing import Scratch
 
 BLOCK_PAIRS = 1 << 20  # of label pairs, which is what one round of pushing from each label may cost
@@ -36,21 +34,16 @@ def pagerank(labels: csr_matrix, restart: float = 0.8, top: int = 10, tolerance:
     ends = labels.indptr.astype(np.int64, copy=False)
     label_ends, rows, masses = rows_of_labels(labels)
     scratch = Scratch(lambda _: _buffers(n_rows, n_labels))
-    found = Rows(n_labels)
 
-    def work(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
+    def make(first: int, last: int) -> RowBlock:
         with scratch.lend(n_labels) as buffers:
-            made: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]
-            made = pagerank_rows(*block, label_ends, rows, ends, labels.indices, restart, tolerance, top, *buffers)
+            made: RowBlock = pagerank_rows(first, last, label_ends, rows, ends, labels.indices, restart, tolerance, top, *buffers)
         return made
 
-    blocks = blocks_of_equal_work(masses, BLOCK_PAIRS)
-    with progress("Pushing", n_labels, "labels") as advance:
-        for (first, last), made in zip(blocks, in_order(blocks, work), strict=True):
-            found.add(*made)
-            advance(last - first)
+    each = np.ones(n_labels, np.int64)
+    found = made_in_blocks(n_labels, blocks_of_equal_work(masses, BLOCK_PAIRS), make, each, "Pushing", "labels")
     settings: dict[str, float | int | str] = {"restart": restart, "top": top, "tolerance": tolerance}
-    return LabelGraph(found.done(), np.diff(label_ends), "pagerank", settings)
+    return LabelGraph(found, np.diff(label_ends), "pagerank", settings)
 
 
 class _Buffers(NamedTuple):

@@ -14,6 +14,7 @@ from longtail.data.graph.inspect import find_label, neighbours
 
 COLOURS = {"direct": "#3a86c8", "walk": "#e9a13b"}
 SOURCES = {"direct": "in the same training rows", "walk": "reached over other labels"}
+AXES = {"cooccurrence": "P(neighbour | label)"}
 
 
 def save_neighbours(path: str | Path, graph: LabelGraph, data: Dataset, labels: Sequence[str | int], first: int = 10) -> None:
@@ -43,7 +44,7 @@ def save_neighbours(path: str | Path, graph: LabelGraph, data: Dataset, labels: 
         axes.spines[["top", "right"]].set_visible(False)
         if not others:
             axes.text(0.02, 0.5, "no neighbours", transform=axes.transAxes, va="center", color="#777777")
-    grid[-1].set_xlabel("P(neighbour | label)" if graph.kind == "cooccurrence" else f"weight in the {graph.kind} graph")
+    grid[-1].set_xlabel(AXES.get(graph.kind, f"weight in the {graph.kind} graph"))
     present = [source for source in SOURCES if any(other.source == source for _, others in shown for other in others)]
     if len(present) > 1:
         handles = [Patch(color=COLOURS[source], label=SOURCES[source]) for source in present]
@@ -56,10 +57,10 @@ def _plain(text: str) -> str:
     return shorten(text, 50).replace("$", r"\$")
 
 
-def spread_labels(graph: LabelGraph, most: int = 4) -> list[int]:
+def spread_labels(graph: LabelGraph, max_labels: int = 4) -> list[int]:
     """A few labels with neighbours, from the most to the least frequent, even on a logarithmic scale of ranks."""
     ranked = np.argsort(-graph.counts, kind="stable")
     ranked = ranked[np.diff(graph.weights.indptr)[ranked] > 1]  # more than itself
     if not len(ranked):
         raise SettingError("No label has a neighbour in this graph, so there is nothing to draw.")
-    return [int(ranked[rank]) for rank in np.unique(np.geomspace(1, len(ranked), most).astype(int)) - 1]
+    return [int(ranked[rank]) for rank in np.unique(np.geomspace(1, len(ranked), max_labels).astype(int)) - 1]

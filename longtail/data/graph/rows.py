@@ -1,10 +1,10 @@
-"""What all graphs are made from and into: the rows of each label, and rows of weights that are made block by block."""
+"""Rows of label graphs: the training rows of each label, and rows of weights that are made block by block."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,11 @@ from scipy.sparse import csr_matrix
 
 from longtail.core.errors import SettingError
 from longtail.core.kernels.cooccurrence import add_label_counts, fill_rows
+from longtail.core.progress import progress
 from longtail.data.files import in_order
 from longtail.data.matrices import tidy
 
+RowBlock: TypeAlias = "tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]"  # (ids, weights, ends from 0) of some rows
 GROWTH = 1.125  # what is reserved beyond the need is written once, so it counts as memory
 
 
@@ -52,8 +54,29 @@ class Rows:
         return csr_matrix((self._weights, self._ids, self._ends), shape=(self._n_labels, self._n_labels), copy=False)
 
 
-def blocks_of_equal_work(work: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """Cut items into runs (first, last) whose work stays near `most`; an item of more work stands alone.
+def made_in_blocks(
+    n_labels: int,
+    blocks: list[tuple[int, int]],
+    make: Callable[[int, int], RowBlock],
+    work: NDArray[np.int64],
+    title: str,
+    unit: str,
+) -> csr_matrix:
+    """The weights of a graph whose rows first..last are make(first, last), made on all cores.
+
+    Args:
+        work: how much of it each row is, in `unit`, for the progress bar called `title`.
+    """
+    found = Rows(n_labels)
+    with progress(title, float(work.sum()), unit) as advance:
+        for (first, last), made in zip(blocks, in_order(blocks, lambda block: make(*block)), strict=True):
+            found.add(*made)
+            advance(float(work[first:last].sum()))
+    return found.done()
+
+
+def blocks_of_equal_work(work: NDArray[np.int64], max_work: int) -> list[tuple[int, int]]:
+    """Cut items into runs (first, last) whose work stays near `max_work`; an item of more work stands alone.
 
     >>> blocks_of_equal_work(np.array([3, 1, 1, 9, 1]), 4)
     [(0, 1), (1, 3), (3, 4), (4, 5)]
@@ -63,7 +86,7 @@ def blocks_of_equal_work(work: NDArray[np.int64], most: int) -> list[tuple[int, 
     while starts[-1] < len(work):
         start = starts[-1]
         before = int(ends[start - 1]) if start else 0
-        starts.append(max(int(np.searchsorted(ends, before + most + 1, side="right")), start + 1))
+        starts.append(max(int(np.searchsorted(ends, before + max_work + 1, side="right")), start + 1))
     return list(zip(starts, starts[1:], strict=False))
 
 
@@ -74,7 +97,7 @@ def tidied(labels: csr_matrix) -> csr_matrix:
 
 def check_top(top: int | None) -> None:
     if top is not None and top < 1:
-        raise SettingError(f"top came as {top}; wanted the number of labels to keep a row, 1 or more.")
+        raise SettingError(f"top came as {top}; wanted the number of labels a row keeps, 1 or more.")
 
 
 def each_part(n_rows: int, work: Callable[[int, int, int], object]) -> None:

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.core.kernels.second_order import product_rows
-from longtail.core.progress import progress
 from longtail.core.values import LabelGraph
-from longtail.data.files import in_order
-from longtail.data.graph.rows import Rows, blocks_of_equal_work, check_top
-from longtail.data.growing import Scratch
+from longtail.data.graph.rows import RowBlock, blocks_of_equal_work, check_top, made_in_blocks
+from longtail.data.growing import Scratch, bitmap
 
 BLOCK_PRODUCTS = 1 << 20
 
@@ -29,23 +27,17 @@ def second_order(graph: LabelGraph, top: int | None = 100) -> LabelGraph:
     products = np.diff(before[ends])  # of each row
     bounds = np.minimum(products, n_labels if top is None else top)
     scratch = Scratch(_buffers)
-    found = Rows(n_labels)
 
-    def work(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
-        first, last = block
+    def make(first: int, last: int) -> RowBlock:
         with scratch.lend(n_labels) as buffers:
-            made: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]] = product_rows(
+            made: RowBlock = product_rows(
                 first, last, int(bounds[first:last].sum()), ends, weights.indices, weights.data, -1 if top is None else top, *buffers
             )
         return made
 
-    blocks = blocks_of_equal_work(products, BLOCK_PRODUCTS)
-    with progress("Second order", float(products.sum()), "products") as advance:
-        for (first, last), made in zip(blocks, in_order(blocks, work), strict=True):
-            found.add(*made)
-            advance(float(products[first:last].sum()))
+    found = made_in_blocks(n_labels, blocks_of_equal_work(products, BLOCK_PRODUCTS), make, products, "Second order", "products")
     settings = {**graph.settings, "of": graph.kind, "second_order_top": -1 if top is None else top}
-    return LabelGraph(found.done(), graph.counts, "second-order", settings)
+    return LabelGraph(found, graph.counts, "second-order", settings)
 
 
 class _Buffers(NamedTuple):
@@ -58,5 +50,4 @@ class _Buffers(NamedTuple):
 
 
 def _buffers(n_labels: int) -> _Buffers:
-    words = n_labels // 64 + 1
-    return _Buffers(np.zeros(n_labels), np.empty(n_labels, np.int32), np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64))
+    return _Buffers(np.zeros(n_labels), np.empty(n_labels, np.int32), *bitmap(n_labels))

@@ -18,7 +18,12 @@ NAMES = ("ends", "ids", "weights", "counts", "kind", "settings")
 
 
 def save_graph(graph: LabelGraph, path: str | Path) -> None:
-    """Write the graph; an earlier file of that name stays until all is written."""
+    """Write a graph to one `.npz` file; an earlier file of that name stays until all is written.
+
+    Args:
+        graph: the graph.
+        path: the file to write.
+    """
     with new_file(Path(path)) as unfinished, open(unfinished, "wb") as file:
         np.savez(
             file,
@@ -32,7 +37,11 @@ def save_graph(graph: LabelGraph, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path) -> LabelGraph:
-    """Read a graph that `save_graph` wrote."""
+    """Read a graph that `save_graph` wrote.
+
+    Args:
+        path: the file to read.
+    """
     path = Path(path)
     try:
         with open(path, "rb") as stream:

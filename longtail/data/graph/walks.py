@@ -1,4 +1,4 @@
-"""Labels that a random walk from row to row reaches: ECLARE's label correlation graph."""
+"""Random-walk graph: labels that a walk from row to row reaches, ECLARE's label correlation graph."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from scipy.sparse import csr_matrix, issparse
 
 from longtail.core.errors import DataError, SettingError, UnknownName
 from longtail.core.kernels.walks import keep_top, walk_rows
-from longtail.core.progress import progress
 from longtail.core.values import LabelGraph
-from longtail.data.files import in_order
 from longtail.data.graph.normalise import NORMALISERS
-from longtail.data.graph.rows import Rows, blocks_of_equal_work, check_top, rows_of_labels, tidied
+from longtail.data.graph.rows import RowBlock, blocks_of_equal_work, check_top, made_in_blocks, rows_of_labels, tidied
 
 BLOCK_STEPS = 1 << 20  # steps walked by one thread at a time
 PAIRS_AT_ONCE = 1 << 14  # label pairs whose vectors are compared at a time
@@ -39,12 +37,16 @@ def walk(
     stands, and from there to a random label of that row, which is counted.
 
     Args:
+        labels: (n_rows, n_labels) labels of the training rows.
+        length: steps of each walk.
+        restart: probability in each step to go back to the first label.
         top: labels kept a row, of equal counts those with the smaller id. Own label always stays, with its count, or with 1
             where the walk never came back; so a row may have one more.
         head: labels with more training rows are cut out of the graph and point to themselves only; None keeps all.
+        seed: decides every step; the number of threads does not.
         normalise: "square-root", "perron", "diagonal" or "none" for plain counts; see longtail.data.graph.normalise.
-        label_vectors: (n_labels, dim), dense or sparse; then labels reached whose vector has a cosine below
-            `min_similarity` with that of the first are left out.
+        label_vectors: (n_labels, dim), dense or sparse; labels reached whose vector is unlike that of the first are left out.
+        min_similarity: smallest cosine of such a pair.
     """
     if length < 1:
         raise SettingError(f"length came as {length}; wanted 1 step or more.")
@@ -78,23 +80,17 @@ def _walk(labels: csr_matrix, length: int, restart: float, top: int, seed: int, 
     n_labels = labels.shape[1]
     ends = labels.indptr.astype(np.int64, copy=False)
     label_ends, rows, _ = rows_of_labels(labels)
-    found = Rows(n_labels)
 
-    def work(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
-        first, last = block
+    def make(first: int, last: int) -> RowBlock:
         chance = np.uint64(restart * 2.0**32)
         ids, counts, ends_found = walk_rows(first, last, label_ends, rows, ends, labels.indices, length, chance, seed)
         if unit is not None:
             ids, counts, ends_found = _pruned(first, ids, counts, ends_found, unit, min_similarity)
-        made: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]] = keep_top(first, ids, counts, ends_found, top)
+        made: RowBlock = keep_top(first, ids, counts, ends_found, top)
         return made
 
-    blocks = blocks_of_equal_work(np.full(n_labels, length), BLOCK_STEPS)
-    with progress("Walking", n_labels * length, "steps") as advance:
-        for (first, last), made in zip(blocks, in_order(blocks, work), strict=True):
-            found.add(*made)
-            advance((last - first) * length)
-    return found.done()
+    steps = np.full(n_labels, length)
+    return made_in_blocks(n_labels, blocks_of_equal_work(steps, BLOCK_STEPS), make, steps, "Walking", "steps")
 
 
 def _unit(vectors: Vectors, n_labels: int) -> Vectors:

@@ -36,7 +36,7 @@ def build(
     The result depends on the items and the seed, not on the order in which the items come.
     """
     if not 0 < test_share < 1:
-        raise SettingError(f"test_share is {test_share}; wanted a share between 0 and 1, such as 0.3.")
+        raise SettingError(f"test_share came as {test_share}; wanted a share between 0 and 1, such as 0.3.")
     kept, links, merged = _link(items)
     in_test = _held_out([item.group or item.uid for item in kept], test_share, seed)
     train, test = _rows(links, ~in_test), _rows(links, in_test)

@@ -13,13 +13,13 @@ from longtail.core.values import Dataset
 from longtail.data.sources.building import Item, build
 from longtail.data.sources.packages import Package, read_packages
 
-TASKS = ("related", "depends")
+TASKS = {"related": False, "depends": True}  # whether the labels of a package are what it asks for itself
 TEST_SHARE = 0.3
 COMMON_SHARE = 0.01  # a package that more than this share of all packages ask for (libc6, python3) says nothing about them
 COMMON_FLOOR = 100  # ... where there are too few packages to speak of shares
 LARGEST_ASK = 60  # a package that asks for more is a collection; what it holds need not be related
 LEAST_COSINE = 0.2
-MOST = 10
+MAX_LABELS = 10
 
 
 def debian(
@@ -28,7 +28,7 @@ def debian(
     seed: int = 0,
     *,
     with_name: bool = True,
-    most: int = MOST,
+    max_labels: int = MAX_LABELS,
     test_share: float = TEST_SHARE,
 ) -> Dataset:
     """A data set of Debian packages.
@@ -42,19 +42,19 @@ def debian(
         index: a Packages file, plain, .gz or .xz; this machine's own apt index where not given.
         seed: of the split.
         with_name: for `related`, whether the text is "name: description" or the description alone.
-        most: for `related`, the labels of a package; packages that share a description, and so a row, share their labels.
+        max_labels: for `related`, labels of a package at most; packages that share a description, and so a row, share their labels.
         test_share: share of packages (`related`) or source packages (`depends`) in the test split.
     """
     if task not in TASKS:
         raise UnknownName("task", task, TASKS)
-    depends = task == "depends"
-    if depends and (not with_name or most != MOST):
-        raise SettingError("The task 'depends' always has names and all labels; with_name and most are for 'related'.")
-    if most < 1:
-        raise SettingError(f"most is {most}; wanted a whole number from 1.")
+    depends = TASKS[task]
+    if depends and (not with_name or max_labels != MAX_LABELS):
+        raise SettingError("The task 'depends' always has names and all labels; with_name and max_labels are for 'related'.")
+    if max_labels < 1:
+        raise SettingError(f"max_labels came as {max_labels}; wanted 1 or more.")
     packages = read_packages(index)
     asked = asked_for(packages)
-    targets = asked if depends else related(asked, packages, most)
+    targets = asked if depends else related(asked, packages, max_labels)
     ends, ids = targets.indptr.tolist(), targets.indices.tolist()
     items = (
         Item(
@@ -95,8 +95,8 @@ def asked_for(packages: list[Package]) -> csr_matrix:
     return _scaled(links, columns=_column_counts(links) <= common)
 
 
-def related(asked: csr_matrix, packages: list[Package], most: int) -> csr_matrix:
-    """For each package the `most` others of other sources that are asked for together with it, by cosine.
+def related(asked: csr_matrix, packages: list[Package], max_labels: int) -> csr_matrix:
+    """For each package at most `max_labels` others of other sources that are asked for together with it, by cosine.
 
     The cosine of two packages is |packages that ask for both| / sqrt(|ask for one| |ask for the other|).
     """
@@ -112,7 +112,7 @@ def related(asked: csr_matrix, packages: list[Package], most: int) -> csr_matrix
     order = np.lexsort((second, -cosine.round(9), first))  # ties by name, for the packages are sorted
     first, second = first[order], second[order]
     starts = np.searchsorted(first, first, side="left")
-    best = np.arange(len(first)) - starts < most
+    best = np.arange(len(first)) - starts < max_labels
     return csr_matrix((np.ones(int(best.sum()), np.float64), (first[best], second[best])), shape=asked.shape)
 
 

@@ -13,7 +13,7 @@ from longtail.data.sources.roff import Page, parse_page
 
 INSTALLED = Path("/usr/share/man")
 TEST_SHARE = 0.3
-MOST_REDIRECTS = 5  # a longer chain is a circle
+MAX_REDIRECTS = 5  # a longer chain is a circle
 
 Key = tuple[str, str]  # name and section of a page
 
@@ -73,7 +73,7 @@ class _Finder:
         key: Key | None = (name, section)
         if key not in self.titled and key not in self.leads:
             key = self.loose.get((name, section[:1]))
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             if key is None or key in self.titled:
                 return key
             onward = self.leads.get(key)

@@ -43,7 +43,7 @@ MODULE = re.compile(r"(?<![\w:/])[A-Za-z_]\w*(?:::\w+)+(?![\w(])")
 
 @dataclass(frozen=True)
 class Page:
-    """What a manual page says of itself. `redirect` is the path of the page that stands in its place, or empty."""
+    """Title, names and references of a manual page. `redirect` is the path of the page that stands in its place, or empty."""
 
     title: str  # "name - description", or empty where its NAME section has no such line
     names: tuple[str, ...]  # all names it describes
@@ -116,7 +116,7 @@ def _arguments(rest: str) -> list[str]:
 
 
 def _text(line: str) -> str:
-    r"""What a line shows.
+    r"""The text that a line shows.
 
     >>> _text(".BR ls (1),"), _text(".Xr cat 1 ,"), _text(r"plain \fBtext\fR"), _text(".sp 2")
     ('ls(1),', 'cat(1),', 'plain text', '')

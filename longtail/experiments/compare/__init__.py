@@ -1,1 +1,1 @@
-"""COMPARE: recipes, peers, augmentations, seeds -> the tables of the papers on any data."""
+"""Comparison of recipes, baselines, augmentations and seeds: the tables of the papers on any data."""

@@ -1,4 +1,4 @@
-"""What some tables and figures of the papers show besides metrics: bins, curves, clusters, components, predictions."""
+"""Tables and figures of the papers that show other things than metrics: bins, curves, clusters, components, predictions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from longtail.core.errors import DataError
 from longtail.core.values import Dataset, Ints
 from longtail.estimator import XMC
-from longtail.evaluation.metrics import judge, lost_information, precision_at
+from longtail.evaluation.metrics import find_matches, lost_information, precision_at
 from longtail.experiments.compare.cells import Row
 from longtail.experiments.compare.grids import Entry, Grid
 from longtail.experiments.compare.plans import Plan
 from longtail.recipes.recipe import read_recipe
 from longtail.training.trainer import Trainer
 
-SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a training, at which curves are told
+SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a training, at which curves are shown
 CURVES = ("P@1", "PSP@1")
 N_TEXTS = 5  # whose predictions are shown
 K = 5
@@ -24,34 +24,36 @@ RIGHT = "*"
 
 
 def bins_grid(rows: Sequence[Row], data: Dataset) -> Grid:
-    """What labels of each frequency add to P@5: five bins of equal training volume, frequent labels first."""
+    """The part of each label frequency in P@5: five bins of equal training volume, frequent labels first."""
     first = rows[0].cells[0].bins
     metric = next(name for name in first[0] if name.startswith("P@"))
-    heads = [f"{one['labels']:,.0f} labels, {one['points_per_label']:.1f} rows each" for one in first]
+    headings = [f"{one['labels']:,.0f} labels, {one['points_per_label']:.1f} rows each" for one in first]
     lines = []
     for row in rows:
         means = np.mean([[one[metric] for one in cell.bins] for cell in row.cells], axis=0)
         whole = Entry(f"{row.mean(metric):.2f}")
         lines.append((*_names(row.plan), whole, *(Entry(f"{value:.2f}") for value in means)))
-    return Grid(f"{data.name}: what labels of each frequency add to {metric}", ("system", "rows added", metric, *heads), tuple(lines), 2)
+    return Grid(
+        f"{data.name}: contribution of each label frequency to {metric}", ("system", "rows added", metric, *headings), tuple(lines), 2
+    )
 
 
 def curves_grid(rows: Sequence[Row], data: Dataset) -> Grid:
-    """Metrics of validation rows on the way."""
+    """Metrics of validation rows during training."""
     lines = []
     for row in rows:
         for metric in CURVES:
-            told = [[entry[metric] for entry in cell.history if metric in entry] for cell in row.cells]
-            if not all(told):
+            curves = [[entry[metric] for entry in cell.history if metric in entry] for cell in row.cells]
+            if not all(curves):
                 raise DataError(f"{row.plan.called} was trained without validation rows, so there is no curve; type validation=0.1.")
-            means = [np.mean([values[max(0, round(share * len(values)) - 1)] for values in told]) for share in SHARES]
+            means = [np.mean([values[max(0, round(share * len(values)) - 1)] for values in curves]) for share in SHARES]
             lines.append((*_names(row.plan), Entry(metric), *(Entry(f"{value:.2f}") for value in means)))
-    heads = [f"{share:.0%}" for share in SHARES]
-    return Grid(f"{data.name}: validation rows after a share of the epochs", ("system", "rows added", "metric", *heads), tuple(lines), 3)
+    headings = [f"{share:.0%}" for share in SHARES]
+    return Grid(f"{data.name}: validation rows after a share of the epochs", ("system", "rows added", "metric", *headings), tuple(lines), 3)
 
 
 def components_grid(rows: Sequence[Row], data: Dataset) -> Grid:
-    """Mean length of what label vectors are made of, as it enters them, by label frequency."""
+    """Mean length of each part of the label vectors, as it enters them, by label frequency."""
     lines = []
     for row in rows:
         if not all(cell.components for cell in row.cells):
@@ -60,8 +62,8 @@ def components_grid(rows: Sequence[Row], data: Dataset) -> Grid:
         for part in [name for name in first[0] if name not in ("bin", "labels", "points_per_label")]:
             means = np.mean([[one[part] for one in cell.components] for cell in row.cells], axis=0)
             lines.append((*_names(row.plan), Entry(part), *(Entry(f"{value:.3f}") for value in means)))
-    heads = [f"{one['points_per_label']:.1f} rows a label" for one in rows[0].cells[0].components]
-    return Grid(f"{data.name}: length of the parts of label vectors", ("system", "rows added", "part", *heads), tuple(lines), 3)
+    headings = [f"{one['points_per_label']:.1f} rows a label" for one in rows[0].cells[0].components]
+    return Grid(f"{data.name}: length of the parts of label vectors", ("system", "rows added", "part", *headings), tuple(lines), 3)
 
 
 def clusters_grid(plans: Sequence[Plan], data: Dataset, seed: int = 0) -> Grid:
@@ -70,10 +72,12 @@ def clusters_grid(plans: Sequence[Plan], data: Dataset, seed: int = 0) -> Grid:
     for plan in plans:
         recipe = read_recipe(plan.system, plan.settings)
         model = XMC(recipe, plan.augmentation, seed=seed, device="cpu")
-        clusters = Trainer(recipe.parts, model.training_data(data, recipe, model.augmentation(data)), model.device, seed).clustered("features")
+        clusters = Trainer(recipe.parts, model.training_data(data, recipe, model.augmentation(data)), model.device, seed).clustered(
+            "features"
+        )
         found.append((plan.called, clusters.n_clusters, clusters.of_label))
-    most = max(n for _, n, _ in found)
-    found.append(("at random", most, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % most))
+    n_random = max(n for _, n, _ in found)
+    found.append(("at random", n_random, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % n_random))
     lines = []
     for name, n_clusters, assigned in found:
         lost, share = lost_information(assigned, data.train.labels)
@@ -87,7 +91,7 @@ def predictions_grid(rows: Sequence[Row], data: Dataset) -> Grid:
     if texts is None or labels is None:
         raise DataError(f"{data.name} has no texts of test rows or labels to show.")
     found = [row.cells[0].predictions() for row in rows]
-    right = [judge(one, data.test.labels) for one in found]
+    right = [find_matches(one, data.test.labels) for one in found]
     precision = np.array([precision_at(K, one) for one in right])  # (systems, rows)
     order = np.argsort(-precision.std(axis=0), kind="stable")[:N_TEXTS]
     lines = []

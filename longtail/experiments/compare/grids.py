@@ -14,7 +14,7 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one place of a table."""
+    """One entry of a table."""
 
     text: str
     bold: bool = False
@@ -76,11 +76,11 @@ class Grid:
 
     def to_html(self) -> str:
         """A page of its own, with nothing to load."""
-        heads = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
+        headings = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
         body = "\n".join(f"<tr>{''.join(map(_html, row))}</tr>" for row in self.rows)
         notes = "\n".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         return PAGE.format(
-            title=html.escape(self.title), heads=heads, body=body, notes=notes, left=self.n_left, shown=html.escape(self.title)
+            title=html.escape(self.title), headings=headings, body=body, notes=notes, left=self.n_left, shown=html.escape(self.title)
         )
 
 
@@ -95,7 +95,7 @@ th, td {{ padding: .3rem .8rem; text-align: right; border-bottom: 1px solid colo
 :is(th, td):nth-child(-n + {left}) {{ text-align: left; }}
 caption {{ text-align: left; font-weight: 600; padding: .3rem 0; }}
 </style></head><body><div><table><caption>{shown}</caption>
-<thead><tr>{heads}</tr></thead>
+<thead><tr>{headings}</tr></thead>
 <tbody>
 {body}
 </tbody></table></div>

@@ -1,12 +1,11 @@
-"""Rows of cells as tables: means over seeds, the best in bold, what a paired test cannot tell from it marked, papers' numbers beside."""
+"""Rows of cells as tables: means over seeds, the best in bold, statistical ties with it marked, the numbers of papers below."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,25 +19,24 @@ from longtail.experiments.compare.grids import Entry, Grid
 from longtail.experiments.compare.plans import METRICS
 
 WHERE_THERE_ARE = ("unseen P@1",)  # labels without training rows
-FORMATS = (".json", ".csv", ".md", ".tex", ".html")
-LEVEL = "≈"
-CHANCE = 0.05
+TIE = "≈"
+SIGNIFICANCE = 0.05  # p-value from which a difference counts as chance
 CELL_COLUMNS = (
     *("data", "system", "augmentation", "settings", "seed", "machine", "version"),
     *("train_seconds", "predict_milliseconds", "peak_megabytes", "megabytes"),
 )
 
 
-def metrics_grid(rows: Sequence[Row], data: Dataset, columns: Sequence[str] = METRICS, apart: bool = False) -> Grid:
-    """A line for each plan: metrics, then what it costs.
+def metrics_grid(rows: Sequence[Row], data: Dataset, columns: Sequence[str] = METRICS, ablations: bool = False) -> Grid:
+    """A line for each plan: metrics, then costs.
 
     Args:
-        apart: lines of sets of label vectors by themselves, below those of the model that has them side by side.
+        ablations: lines of members and towers alone, below that of the model that has them all.
     """
-    there = [name for name in WHERE_THERE_ARE if all(name in cell.metrics for row in rows for cell in row.cells)]
-    shown = (*columns, *there)
+    also = [name for name in WHERE_THERE_ARE if all(name in cell.metrics for row in rows for cell in row.cells)]
+    shown = (*columns, *also)
     best = {name: max(row.mean(name) for row in rows) for name in shown}
-    level = level_with_best(rows, data, shown)
+    ties = tied_with_best(rows, data, shown)
     many = max(len(row.cells) for row in rows)
     lines: list[tuple[Entry, ...]] = []
     for place, row in enumerate(rows):
@@ -46,49 +44,59 @@ def metrics_grid(rows: Sequence[Row], data: Dataset, columns: Sequence[str] = ME
         for name in shown:
             spread = f" ±{row.deviation(name):.2f}" if len(row.cells) > 1 else ""
             is_best = row.mean(name) == best[name]
-            values.append(Entry(f"{row.mean(name):.2f}{spread}", is_best, LEVEL if not is_best and (place, name) in level else ""))
+            values.append(Entry(f"{row.mean(name):.2f}{spread}", is_best, TIE if not is_best and (place, name) in ties else ""))
         lines.append((Entry(row.plan.called), Entry(row.plan.augmentation), *values, *map(Entry, _costs(row))))
-        if apart:
-            lines += _apart(row, shown)
-        lines += _published(row, data.name, columns, len(there))
+        if ablations:
+            lines += _ablations(row, shown)
+        lines += _published(row, data.name, columns, len(also))
     seeds = "1 seed" if many == 1 else f"mean and deviation of {many} seeds"
-    notes = [f"{LEVEL} not told from the best of its column by a paired test over test rows (p ≥ {CHANCE:g})."] if level else []
-    heads = [name.replace("coverage", "C") for name in shown]
+    notes = (
+        [f"{TIE} not significantly worse than the best of its column: paired test over test rows, p ≥ {SIGNIFICANCE:g}."] if ties else []
+    )
+    headings = [name.replace("coverage", "C") for name in shown]
     machines = sorted({cell.machine for row in rows for cell in row.cells})
     title = f"{data.name}, test rows, {seeds}; {', '.join(machines)}"
-    return Grid(title, ("system", "rows added", *heads, "train", "a text", "peak", "model"), tuple(lines), 2, tuple(notes), True)
+    return Grid(title, ("system", "rows added", *headings, "train", "a text", "peak", "model"), tuple(lines), 2, tuple(notes), True)
 
 
 def _costs(row: Row) -> tuple[str, str, str, str]:
-    """Time to train, time a text, most memory where it is known, size; means over seeds."""
+    """Time to train, time a text, peak memory where it is known, size; means over seeds."""
     costs = [(cell.train_seconds, cell.predict_milliseconds, cell.megabytes) for cell in row.cells]
     seconds, milliseconds, size = np.mean(costs, axis=0)
     peaks = [cell.peak_megabytes for cell in row.cells if cell.peak_megabytes]
     return f"{seconds:,.0f} s", f"{milliseconds:.2f} ms", f"{np.mean(peaks):,.0f} MB" if peaks else "", f"{size:,.0f} MB"
 
 
-def _apart(row: Row, shown: Sequence[str]) -> list[tuple[Entry, ...]]:
+def _ablations(row: Row, shown: Sequence[str]) -> list[tuple[Entry, ...]]:
     lines = []
-    for name in row.cells[0].apart:
-        means = [np.mean([cell.apart[name].get(metric, np.nan) for cell in row.cells]) for metric in shown]
+    for name in row.cells[0].ablations:
+        means = [np.mean([cell.ablations[name].get(metric, np.nan) for cell in row.cells]) for metric in shown]
         lines.append((Entry(f"· {name} alone"), Entry(""), *(Entry(f"{value:.2f}") for value in means), *[Entry("")] * 4))
     return lines
 
 
 def _published(row: Row, data: str, columns: Sequence[str], n_more: int) -> list[tuple[Entry, ...]]:
-    """What the paper reports for this data set, and how far ours is from it."""
+    """The numbers of the paper for this data set, and how far ours are from them."""
     numbers = row.plan.published.get(data)
     if numbers is None:
         return []
     ours = [row.mean(name) for name in columns]
     rest = [Entry("")] * (n_more + 4)
     paper = (Entry("· the paper"), Entry(""), *(Entry(f"{number:.2f}") for number in numbers), *rest)
-    apart = (Entry("· difference"), Entry(""), *(Entry(f"{own - number:+.2f}") for own, number in zip(ours, numbers, strict=True)), *rest)
-    return [paper, apart]
+    difference = (
+        Entry("· difference"),
+        Entry(""),
+        *(Entry(f"{own - number:+.2f}") for own, number in zip(ours, numbers, strict=True)),
+        *rest,
+    )
+    return [paper, difference]
 
 
-def level_with_best(rows: Sequence[Row], data: Dataset, shown: Sequence[str]) -> set[tuple[int, str]]:
-    """Places of rows and metrics that a paired test cannot tell from the best of the column; scores of a test row are means over seeds."""
+def tied_with_best(rows: Sequence[Row], data: Dataset, shown: Sequence[str]) -> set[tuple[int, str]]:
+    """Rows (by place) and metrics not significantly worse than the best of the column, by a paired test.
+
+    Scores of a test row are means over seeds.
+    """
     if len(rows) < 2 or any(cell.path is None for row in rows for cell in row.cells):
         return set()
     scores = [_row_scores(row, data) for row in rows]
@@ -98,7 +106,7 @@ def level_with_best(rows: Sequence[Row], data: Dataset, shown: Sequence[str]) ->
         best = max(range(len(rows)), key=lambda place: rows[place].mean(name))
         others = [place for place in range(len(rows)) if place != best]
         gains = np.column_stack([scores[best][name].gained - scores[place][name].gained for place in others])
-        found |= {(place, name) for place, chance in zip(others, flip_test(gains), strict=True) if chance >= CHANCE}
+        found |= {(place, name) for place, chance in zip(others, flip_test(gains), strict=True) if chance >= SIGNIFICANCE}
     return found
 
 
@@ -108,23 +116,16 @@ def _row_scores(row: Row, data: Dataset) -> Mapping[str, RowScores]:
 
 
 def check_name(path: Path) -> None:
-    """Whether the name says how to write."""
+    """Refuse a name that does not say how to write."""
     if path.suffix not in FORMATS:
         raise SettingError(f"{path} is to be written; wanted a name that ends in {', '.join(FORMATS)}.")
 
 
 def save_grid(grid: Grid, rows: Sequence[Row], path: Path) -> None:
-    """As .md, .tex or .html; as .json, which holds every cell; as .csv, where means over seeds are parted into a line a cell."""
+    """Write a grid as .md, .tex or .html; as .json, which holds every cell; as .csv, with a line a cell where the grid shows means."""
     check_name(path)
     with new_file(path) as fresh:
-        if path.suffix == ".json":
-            cells = [{key: value for key, value in asdict(cell).items() if key != "path"} for row in rows for cell in row.cells]
-            text = json.dumps(cells, indent=1) + "\n"
-        elif path.suffix == ".csv" and grid.means:
-            text = _cells_csv(rows)
-        else:
-            text = {".md": grid.to_markdown, ".csv": grid.to_csv, ".tex": grid.to_latex, ".html": grid.to_html}[path.suffix]()
-        fresh.write_text(text, encoding="utf-8")
+        fresh.write_text(FORMATS[path.suffix](grid, rows), encoding="utf-8")
 
 
 def _cells_csv(rows: Sequence[Row]) -> str:
@@ -134,6 +135,19 @@ def _cells_csv(rows: Sequence[Row]) -> str:
     writer.writerow(["name", *CELL_COLUMNS, *metrics])
     for row in rows:
         for cell in row.cells:
-            told = [" ".join(value) if isinstance(value, tuple) else value for value in (getattr(cell, key) for key in CELL_COLUMNS)]
-            writer.writerow([row.plan.called, *told, *(cell.metrics.get(name, "") for name in metrics)])
+            facts = cell.as_dict() | {"settings": " ".join(cell.settings)}
+            writer.writerow([row.plan.called, *(facts[key] for key in CELL_COLUMNS), *(cell.metrics.get(name, "") for name in metrics)])
     return text.getvalue()
+
+
+def _cells_json(rows: Sequence[Row]) -> str:
+    return json.dumps([cell.as_dict() for row in rows for cell in row.cells], indent=1) + "\n"
+
+
+FORMATS: dict[str, Callable[[Grid, Sequence[Row]], str]] = {
+    ".json": lambda grid, rows: _cells_json(rows),
+    ".csv": lambda grid, rows: _cells_csv(rows) if grid.means else grid.to_csv(),
+    ".md": lambda grid, rows: grid.to_markdown(),
+    ".tex": lambda grid, rows: grid.to_latex(),
+    ".html": lambda grid, rows: grid.to_html(),
+}

@@ -1,4 +1,4 @@
-"""What is to be compared: lines of a table, typed on the command line or read from a TOML file that stands for a table of a paper."""
+"""Plans of a comparison: lines of a table, typed on the command line or read from a TOML file that stands for a table of a paper."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from longtail.core.errors import SettingError, UnknownName
 from longtail.core.registry import tables
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "coverage@5")
-SHOWN = ("metrics", "bins", "curves", "clusters", "components", "predictions")
+Shows = Literal["metrics", "bins", "curves", "clusters", "components", "predictions"]
 ROW = ("name", "recipe", "peer", "augment", "settings", "published")
-TOP = ("about", "shows", "columns", "apart", "settings", "rows")
+TOP = ("about", "shows", "columns", "ablations", "settings", "rows")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Plan:
     system: str  # name of a recipe, its TOML file, or name of a peer
     augmentation: str = "none"
     settings: tuple[str, ...] = ()
-    name: str = ""  # what the line is called, where that is not the name of the recipe
+    name: str = ""  # of the line, where that is not the name of the recipe
     peer: bool = False
     published: Mapping[str, Sequence[float]] = field(default_factory=dict, hash=False)  # by data set, in the order of columns
 
@@ -38,18 +38,18 @@ class NamedTable:
     """A table of a paper, to be filled with any data set.
 
     Args:
-        shows: "metrics"; what "bins" of labels add to P@5; "curves" of a metric while training; quality of "clusters"; "components" of
-            label vectors by frequency; "predictions" side by side.
+        shows: "metrics"; the part that "bins" of labels have in P@5; "curves" of a metric while training; quality of "clusters";
+            "components" of label vectors by frequency; "predictions" side by side.
         columns: metrics, where those are shown.
-        apart: also a line for each set of label vectors by itself.
+        ablations: also a line for each member or tower alone.
     """
 
     name: str
     about: str
     plans: tuple[Plan, ...]
-    shows: str = "metrics"
+    shows: Shows = "metrics"
     columns: tuple[str, ...] = METRICS
-    apart: bool = False
+    ablations: bool = False
 
 
 def grid(recipes: Iterable[str], augmentations: Sequence[str], settings: Sequence[str] = (), peers: Iterable[str] = ()) -> tuple[Plan, ...]:
@@ -59,7 +59,7 @@ def grid(recipes: Iterable[str], augmentations: Sequence[str], settings: Sequenc
 
 
 def read_table(source: str | Path, settings: Sequence[str] = ()) -> NamedTable:
-    """By its name, see `longtail list tables`, or from a TOML file; `settings` are put on top of those of every line."""
+    """A table by its name, see `longtail list tables`, or from a TOML file; `settings` are put on top of those of every line."""
     path = Path(source)
     if path.suffix == ".toml":
         if not path.is_file():
@@ -77,15 +77,15 @@ def read_table(source: str | Path, settings: Sequence[str] = ()) -> NamedTable:
         if key not in TOP:
             raise UnknownName(f"setting in {path.name}", key, TOP)
     shows = found.get("shows", "metrics")
-    if shows not in SHOWN:
-        raise UnknownName(f"value of shows in {path.name}", str(shows), SHOWN)
+    if shows not in get_args(Shows):
+        raise UnknownName(f"value of shows in {path.name}", str(shows), get_args(Shows))
     rows = found.get("rows")
     if not isinstance(rows, list) or not rows:
         raise SettingError(f"{path.name} has no rows; wanted at least one [[rows]] table with a recipe or a peer.")
     columns = tuple(found.get("columns", METRICS))
     common = (*found.get("settings", ()), *settings)
     plans = tuple(_plan(row, common, len(columns), f"{path.name}, row {place + 1}") for place, row in enumerate(rows))
-    return NamedTable(path.stem, str(found.get("about", "")), plans, shows, columns, bool(found.get("apart", False)))
+    return NamedTable(path.stem, str(found.get("about", "")), plans, shows, columns, bool(found.get("ablations", False)))
 
 
 def _plan(row: Mapping[str, Any], common: Sequence[str], n_columns: int, where: str) -> Plan:

@@ -1,1 +1,1 @@
-"""REPORT: kept cells -> one HTML page that needs nothing beside itself, with pictures."""
+"""Reports: results of a comparison as one HTML page with pictures, which needs no other file."""

@@ -1,4 +1,4 @@
-"""Pictures as SVG that takes its colours from the page around it, and as PNG; and names beside points that do not cover each other."""
+"""Pictures as SVG that takes its colours from the page around it, and as PNG; names of points that do not cover each other."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT, LINE, SHEET = "#1d2126", "#5b636d", "#dcdad3", "#fffffe"
-# of augmentations, in the order in which they are met; told apart by the colour-blind, and by their markers
+# of augmentations, in the order in which they are met; readable for the colour-blind, and by their markers alone
 COLOURS = ("#2f6fb3", "#c9780f", "#1d8f72", "#9a5fb5", "#c2452f", "#6b7480")
 MARKERS = ("o", "^", "s", "D", "v", "P")
 GROUP_COLOURS = {"head": "#4c8dd0", "torso": "#4d9c58", "tail": "#d58a2a", "unseen": "#9a68c4"}  # as the page of the server
-# what stands in the SVG for each colour, so that the page can change it
+# the CSS variable in place of each colour in the SVG, so that the page can change it
 VARIABLES = {
     INK: "currentColor",
     FAINT: "var(--faint)",
@@ -157,11 +157,11 @@ def legend(figure: Figure, augmentations: Sequence[str], shown: Sequence[str], *
 
 
 def panels(width: float, count: int, height: float, *, sharey: bool) -> tuple[Figure, list[Axes]]:
-    """So many small plots, four beside each other on a wide page and two on a phone."""
-    most = 4 if width >= WIDE else 2
-    columns = min(count, most)
+    """So many small plots, four side by side on a wide page and two on a phone."""
+    per_line = 4 if width >= WIDE else 2
+    columns = min(count, per_line)
     lines = -(-count // columns)
-    figure = new_figure(width * max(columns, 2) / most, height * lines + 0.4)
+    figure = new_figure(width * max(columns, 2) / per_line, height * lines + 0.4)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=sharey).ravel()
     for spare in grid[count:]:
         spare.set_visible(False)
@@ -169,12 +169,12 @@ def panels(width: float, count: int, height: float, *, sharey: bool) -> tuple[Fi
 
 
 def words_along(figure: Figure, below: str, left: str) -> None:
-    """What the axes of all small plots show, told once."""
+    """Label the axes of all small plots, once."""
     figure.supxlabel(below, fontsize=9)
     figure.supylabel(left, fontsize=9)
 
 
-# ---- names beside points
+# ---- names of points
 
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 OFFSETS = [(x * far, y * far) for far in (9, 16, 26, 40) for x, y in DIRECTIONS]  # points
@@ -188,7 +188,7 @@ Point = tuple[float, float]
 def name_points(
     axes: Axes, points: Sequence[Point], names: Sequence[str], others: Sequence[Point], lines: Sequence[tuple[Point, Point]] = ()
 ) -> None:
-    """Write each name beside its point, where it covers neither a point (of these or `others`), a line, another name, nor the frame.
+    """Write each name next to its point, where it covers neither a point (of these or `others`), a line, another name, nor the frame.
 
     Greedy: name by name, the nearest of a few places that costs least. A name that stands away from its point gets a thin line to it.
     """
@@ -228,7 +228,7 @@ def name_points(
 
 
 def _box(dot: NDArray[np.float64], offset: tuple[float, float], width: float, height: float) -> tuple[float, float, float, float]:
-    """Where a name of this size lies, beside a dot."""
+    """The box of a name of this size, next to a dot."""
     x, y = dot + np.array(offset)
     left = x if offset[0] > 0 else x - width if offset[0] < 0 else x - width / 2
     low = y if offset[1] > 0 else y - height if offset[1] < 0 else y - height / 2

@@ -1,4 +1,4 @@
-"""The label graph around a few labels that tell the best row from the plain one."""
+"""The label graph around a few labels on which the best row and the plain one differ most."""
 
 from __future__ import annotations
 
@@ -12,63 +12,66 @@ from numpy.typing import NDArray
 
 from longtail.core.errors import SettingError
 from longtail.core.values import Dataset, LabelGraph
+from longtail.data.frequency import GROUPS, TAIL_MOST, TORSO_MOST, frequency_groups
 from longtail.data.graph.cooccurrence import cooccurrence
 from longtail.data.graph.inspect import Neighbour, neighbours
 from longtail.data.graph.plot import spread_labels
 from longtail.evaluation.evaluate import original_rows
-from longtail.evaluation.frequency import GROUPS, TAIL_MOST, TORSO_MOST, frequency_groups
 from longtail.experiments.report.drawing import FAINT, GROUP_COLOURS, NARROW, SHEET, WIDE, Picture, new_figure
-from longtail.experiments.report.hits import Answers
+from longtail.experiments.report.hits import RowHits
 from longtail.experiments.report.queries import text_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AROUND = 10  # neighbours that are drawn
-LABELS_SHOWN = 6
+MAX_NEIGHBOURS = 10  # that are drawn
+MAX_LABELS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """One label, why it was chosen, and those around it."""
+    """One label, why it was chosen, and its neighbours in the label graph."""
 
     label: int
     text: str
     training_rows: int
     why: str
-    around: list[Neighbour]  # strongest first
-    names: list[str]  # theirs, shortened
+    neighbours: list[Neighbour]  # strongest first
+    names: list[str]  # of the neighbours, shortened
     picture: Picture
 
 
-def neighbourhoods(answers: Sequence[Answers], data: Dataset) -> list[Neighbourhood]:
-    """Of the labels that the best row finds most often where the one beside it does not, and of one where it is the other way around."""
+def neighbourhoods(answers: Sequence[RowHits], data: Dataset) -> list[Neighbourhood]:
+    """Neighbourhoods of the labels that the best row finds and the plain one misses most often, and of one the other way around."""
     graph = cooccurrence(original_rows(data, []).labels)
     best, plain = best_and_plain(answers)
     chosen = chosen_labels(best, plain, graph) if plain is not None else {}
     if not chosen:
         try:
-            chosen = dict.fromkeys(spread_labels(graph, LABELS_SHOWN), "")
+            chosen = dict.fromkeys(spread_labels(graph, MAX_LABELS), "")
         except SettingError:  # no label has a neighbour
             return []
     return [_neighbourhood(graph, data, label, why) for label, why in chosen.items()]
 
 
-def best_and_plain(answers: Sequence[Answers]) -> tuple[Answers, Answers | None]:
-    """The row of the highest P@5, and beside it the same system without augmentation or, where that is the best, the row of the lowest."""
-    best = max(answers, key=lambda one: one.hits.sum())
+def best_and_plain(answers: Sequence[RowHits]) -> tuple[RowHits, RowHits | None]:
+    """The row with the highest P@5, and the one to compare it with.
+
+    That is the same system without augmentation or, where this is the best, the row with the lowest P@5.
+    """
+    best = max(answers, key=lambda one: one.n_right.sum())
     without = [one for one in answers if one.row.system == best.row.system and one.row.augmentation == "none" and one is not best]
-    others = without or sorted((one for one in answers if one is not best), key=lambda one: int(one.hits.sum()))
+    others = without or sorted((one for one in answers if one is not best), key=lambda one: int(one.n_right.sum()))
     return best, others[0] if others else None
 
 
-def found_by(one: Answers, n_labels: int) -> NDArray[np.int64]:
-    """How often each label was rightly found: (n_labels,)."""
+def found_by(one: RowHits, n_labels: int) -> NDArray[np.int64]:
+    """Number of test texts for which each label was rightly found: (n_labels,)."""
     return np.bincount(one.ids[one.right], minlength=n_labels)
 
 
-def chosen_labels(best: Answers, plain: Answers, graph: LabelGraph) -> dict[int, str]:
-    """Of head, torso and tail the labels of the largest gains, one label that was lost, and why each was chosen.
+def chosen_labels(best: RowHits, plain: RowHits, graph: LabelGraph) -> dict[int, str]:
+    """Labels of head, torso and tail with the largest gains, one label that was lost, and why each was chosen.
 
     Only labels with neighbours; of equal gains the label with fewer training rows.
     """
@@ -86,7 +89,7 @@ def chosen_labels(best: Answers, plain: Answers, graph: LabelGraph) -> dict[int,
     return {label: _why(best, plain, int(tests[label]), int(gained[label]), int(before[label])) for label in picked}
 
 
-def _why(best: Answers, plain: Answers, tests: int, gained: int, before: int) -> str:
+def _why(best: RowHits, plain: RowHits, tests: int, gained: int, before: int) -> str:
     texts = "1 test text has" if tests == 1 else f"{tests:,} test texts have"
     return f"{texts} this label; {best.row.name} finds it {_times(gained)}, {plain.row.name} {_times(before)}."
 
@@ -96,17 +99,17 @@ def _times(count: int) -> str:
 
 
 def _neighbourhood(graph: LabelGraph, data: Dataset, label: int, why: str) -> Neighbourhood:
-    around = [one for one in neighbours(graph, data, label) if one.source != "itself"][:AROUND]
+    around = [one for one in neighbours(graph, data, label) if one.source != "itself"][:MAX_NEIGHBOURS]
     text = text_of(data.label_texts, label, "Label", 60)
     named = [text_of(data.label_texts, one.label, "Label", 60) for one in around]
-    told = ", ".join(f"{name} ({one.weight:.2f})" for name, one in zip(named, around, strict=True))
-    words = f"The label {text} with its strongest neighbours and the share of its training rows that have them too: {told or 'none'}."
+    listed = ", ".join(f"{name} ({one.weight:.2f})" for name, one in zip(named, around, strict=True))
+    words = f"The label {text} with its strongest neighbours and the share of its training rows that have them too: {listed or 'none'}."
     picture = Picture(f"label-{label}", text, words, lambda width: _star(graph, label, named, around, width))
     return Neighbourhood(label, text, int(graph.counts[label]), why, around, named, picture)
 
 
 def _star(graph: LabelGraph, label: int, names: list[str], around: list[Neighbour], width: float) -> Figure:
-    """The label in the middle, those it points to around it, strongest first from the top; names beside their dots."""
+    """The label in the middle, those it points to around it, strongest first from the top; names next to their dots."""
     width = min(width, WIDE / 2)
     height = 0.42 * max(2, -(-len(around) // 2)) + 0.5  # names of two lines on both sides
     letters = 27 if width > NARROW else 17
@@ -143,6 +146,6 @@ def _star(graph: LabelGraph, label: int, names: list[str], around: list[Neighbou
 
 
 def legend_words() -> list[tuple[str, str]]:
-    """The groups that labels of a graph belong to, and what they stand for."""
+    """The frequency groups of labels, each with its meaning."""
     points = {"head": f"more than {TORSO_MOST}", "torso": f"{TAIL_MOST + 1} to {TORSO_MOST}", "tail": f"1 to {TAIL_MOST}"}
     return [(name, f"{points[name]} training rows") for name in points]

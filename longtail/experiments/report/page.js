@@ -1,5 +1,5 @@
 "use strict";
-// Sorts tables, and shows two rows beside each other text by text. Texts of others are only ever set as text, never as HTML.
+// Sorts tables, and shows two rows side by side text by text. Texts of others are only ever set as text, never as HTML.
 
 const $ = (id) => document.getElementById(id);
 
@@ -22,7 +22,7 @@ function sort(table, heading) {
   const key = (row) => (number ? Number(row.cells[column].dataset.value ?? NaN) : row.cells[column].textContent);
   const compare = (one, other) => {
     if (!number) return one.localeCompare(other) * (falling ? -1 : 1);
-    if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other); // what is not known stands last
+    if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other); // unknown values stand last
     return (one - other) * (falling ? -1 : 1);
   };
   const rows = [...table.tBodies[0].rows].sort((one, other) => compare(key(one), key(other)));
@@ -37,27 +37,27 @@ for (const table of document.querySelectorAll("table.results")) {
 
 const AT_ONCE = 25;
 const PLACES = 5;
-const held = $("held") ? JSON.parse($("held").textContent) : null;
+const content = $("content") ? JSON.parse($("content").textContent) : null;
 let shown = AT_ONCE;
 
 function counts(first, second) {
-  const [better, equal, worse] = held.wins[first][second];
+  const [better, equal, worse] = content.wins[first][second];
   const shares = [["first", better], ["", equal], ["second", worse]].map(([kind, count]) => {
     const part = made("span", { class: kind });
     part.style.flexGrow = count;
     return part;
   });
-  const told = [
-    [`${held.names[first]} better`, better, "first"],
+  const entries = [
+    [`${content.names[first]} better`, better, "first"],
     ["equal", equal, ""],
-    [`${held.names[second]} better`, worse, "second"],
-  ].map(([words, count, kind]) => made("li", {}, made("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), made("strong", {}, count.toLocaleString("en")), ` ${words} (${((100 * count) / held.rows).toFixed(1)} %)`));
-  $("counts").replaceChildren(made("div", { class: "shares", "aria-hidden": "true" }, ...shares), made("ul", { class: "legend" }, ...told));
+    [`${content.names[second]} better`, worse, "second"],
+  ].map(([words, count, kind]) => made("li", {}, made("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), made("strong", {}, count.toLocaleString("en")), ` ${words} (${((100 * count) / content.rows).toFixed(1)} %)`));
+  $("counts").replaceChildren(made("div", { class: "shares", "aria-hidden": "true" }, ...shares), made("ul", { class: "legend" }, ...entries));
 }
 
 const holds = (text, wanted, systems) => {
   const labels = [...text.true, ...systems.flatMap((system) => text.found[system])].filter((label) => label >= 0);
-  return [text.text, ...labels.map((label) => held.labels[label])].some((one) => one.toLowerCase().includes(wanted));
+  return [text.text, ...labels.map((label) => content.labels[label])].some((one) => one.toLowerCase().includes(wanted));
 };
 
 function list(first, second) {
@@ -65,16 +65,16 @@ function list(first, second) {
   const which = $("which").value;
   const gain = (text) => text.right[first].length - text.right[second].length;
   const fits = { all: () => true, differ: (text) => gain(text) !== 0, first: (text) => gain(text) > 0, second: (text) => gain(text) < 0 }[which];
-  const found = held.texts.filter((text) => fits(text) && (!wanted || holds(text, wanted, [first, second])));
+  const found = content.texts.filter((text) => fits(text) && (!wanted || holds(text, wanted, [first, second])));
   found.sort((one, other) => Math.abs(gain(other)) - Math.abs(gain(one)));
-  $("listed").textContent = `${found.length.toLocaleString("en")} of the ${held.texts.length.toLocaleString("en")} texts in this page, of ${held.rows.toLocaleString("en")} test texts`;
+  $("listed").textContent = `${found.length.toLocaleString("en")} of the ${content.texts.length.toLocaleString("en")} texts in this page, of ${content.rows.toLocaleString("en")} test texts`;
   $("texts").replaceChildren(...found.slice(0, shown).map((text) => item(text, first, second)));
   $("more").hidden = found.length <= shown;
 }
 
 function item(text, first, second) {
   const right = made("p", { class: "faint" }, "Right: ");
-  text.true.forEach((label, place) => right.append(place ? ", " : "", held.labels[label]));
+  text.true.forEach((label, place) => right.append(place ? ", " : "", content.labels[label]));
   right.append(text.more ? ` and ${text.more} more` : text.true.length ? "" : "none");
   return made("li", {}, made("h3", {}, text.text), right, made("div", { class: "pair" }, side(text, first), side(text, second)));
 }
@@ -83,18 +83,18 @@ function side(text, system) {
   const places = text.found[system].map((label, place) => {
     if (label < 0) return made("li", { class: "faint" }, "–");
     const right = text.right[system].includes(place);
-    const group = held.groups[label];
+    const group = content.groups[label];
     return made(
       "li",
       right ? { class: "right" } : {},
       right ? made("span", { class: "tick", "aria-hidden": "true" }, "✓") : null,
-      held.labels[label],
+      content.labels[label],
       " ",
       made("span", { class: `badge ${group}` }, group),
       right ? made("span", { class: "unseen-text" }, ", right") : null,
     );
   });
-  const title = made("h4", {}, held.names[system], made("span", { class: "faint" }, ` ${text.right[system].length} of ${PLACES}`));
+  const title = made("h4", {}, content.names[system], made("span", { class: "faint" }, ` ${text.right[system].length} of ${PLACES}`));
   return made("div", {}, title, made("ol", {}, ...places));
 }
 
@@ -109,7 +109,7 @@ function anew() {
   show();
 }
 
-if (held) {
+if (content) {
   for (const id of ["first", "second", "which"]) $(id).addEventListener("change", anew);
   $("wanted").addEventListener("input", anew);
   $("swap").addEventListener("click", () => {

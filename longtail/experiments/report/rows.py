@@ -1,4 +1,4 @@
-"""Kept cells by what they have in common: one row for all seeds of the same training."""
+"""Rows of the report: kept cells, one row for all seeds of the same training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longtail.experiments.compare.cells import Cell
+from longtail.experiments.compare.cells import Cell, deviation
 from longtail.experiments.compare.layout import WHERE_THERE_ARE
 from longtail.experiments.compare.plans import METRICS
 
@@ -18,7 +18,7 @@ SHOWN = (*METRICS, *WHERE_THERE_ARE)  # metrics of the table
 class Row:
     """All seeds of one system with one augmentation, smallest seed first."""
 
-    system: str  # or its variant; with settings, machine and version where those tell two rows apart
+    system: str  # or its variant; with settings, machine and version where two rows differ in them
     augmentation: str
     cells: tuple[Cell, ...]
 
@@ -27,7 +27,7 @@ class Row:
         return self.system if self.augmentation == "none" else f"{self.system}, {self.augmentation}"
 
     def values(self, metric: str) -> list[float]:
-        """Of each seed; none where one of them lacks the metric."""
+        """The metric of each seed; empty where one of them lacks it."""
         held = [cell.metrics[metric] for cell in self.cells if metric in cell.metrics]
         return held if len(held) == len(self.cells) else []
 
@@ -40,22 +40,13 @@ class Row:
         """Standard deviation over seeds; 0 for a single one."""
         return deviation(self.values(metric))
 
-    def cost(self, field: str) -> float:
-        """Mean over seeds of one of the numbers of a cell, such as train_seconds; those that are 0 are not known and left out."""
-        known = [value for value in (float(getattr(cell, field)) for cell in self.cells) if value > 0]
+    def cost(self, name: str) -> float:
+        """Mean over seeds of a cost of the cells, such as train_seconds; a cost of 0 is not known and left out."""
+        known = [cell.costs[name] for cell in self.cells if cell.costs[name] > 0]
         return float(np.mean(known)) if known else float("nan")
 
 
-def deviation(values: Sequence[float]) -> float:
-    """Standard deviation of a sample; 0 for a single value.
-
-    >>> deviation([1.0, 3.0]) ** 2, deviation([7.0])
-    (2.0000000000000004, 0.0)
-    """
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
-# what else may differ between two rows of one system and augmentation, and how the difference is written
+# other differences between two rows of one system and augmentation, as they are written
 DETAILS: tuple[Callable[[Cell], str], ...] = (
     lambda cell: cell.system,
     lambda cell: " ".join(cell.settings),
@@ -86,10 +77,10 @@ def rows_of(cells: Iterable[Cell]) -> dict[str, list[Row]]:
 
 
 def _system(cell: Cell, others: Sequence[Cell]) -> str:
-    """The name of a cell's system, with whatever keeps it apart from cells of the same name."""
+    """The name of a cell's system, with the details in which it differs from cells of the same name."""
     same = [other for other in others if _called(other) == _called(cell)]
-    apart = [detail(cell) or "as it is" for detail in DETAILS if len({detail(other) for other in same}) > 1]
-    return " · ".join([_called(cell), *apart])
+    details = [detail(cell) or "as it is" for detail in DETAILS if len({detail(other) for other in same}) > 1]
+    return " · ".join([_called(cell), *details])
 
 
 def _called(cell: Cell) -> str:

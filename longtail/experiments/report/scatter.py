@@ -1,4 +1,4 @@
-"""One point a row: the trade-off of P and PSP, and accuracy beside what it costs."""
+"""Scatter plots with one point a row: the trade-off of P and PSP, accuracy against cost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Measure = Callable[[Row], float]
+UNITS = {"train_seconds": "s to train", "predict_milliseconds": "ms a text"}
 
 
 def trade_off(rows: Sequence[Row]) -> Picture:
@@ -29,8 +30,8 @@ def trade_off(rows: Sequence[Row]) -> Picture:
         _named(axes, rows, lambda row: row.mean("PSP@5"), lambda row: row.mean("P@1"))
         return figure
 
-    told = "; ".join(f"{row.name}: P@1 {row.mean('P@1'):.2f}, PSP@5 {row.mean('PSP@5'):.2f}" for row in rows)
-    return Picture("trade-off", "P@1 against PSP@5", f"Scatter plot of P@1 against PSP@5. {told}.", draw)
+    values = "; ".join(f"{row.name}: P@1 {row.mean('P@1'):.2f}, PSP@5 {row.mean('PSP@5'):.2f}" for row in rows)
+    return Picture("trade-off", "P@1 against PSP@5", f"Scatter plot of P@1 against PSP@5. {values}.", draw)
 
 
 def costs(rows: Sequence[Row]) -> Picture:
@@ -55,21 +56,22 @@ def costs(rows: Sequence[Row]) -> Picture:
             _named(axes, rows, measure, lambda row: row.mean("P@1"))
         return figure
 
-    told = "; ".join(
-        f"{row.name}: P@1 {row.mean('P@1'):.2f}, {_told(row, 'predict_milliseconds')}, {_told(row, 'train_seconds')}" for row in rows
+    values = "; ".join(
+        f"{row.name}: P@1 {row.mean('P@1'):.2f}, {_cost_words(row, 'predict_milliseconds')}, {_cost_words(row, 'train_seconds')}"
+        for row in rows
     )
-    return Picture("costs", "P@1 against time", f"Two scatter plots of P@1, against time to predict and to train. {told}.", draw)
+    return Picture("costs", "P@1 against time", f"Two scatter plots of P@1, against time to predict and to train. {values}.", draw)
 
 
-def _told(row: Row, field: str) -> str:
-    value, unit = row.cost(field), "s to train" if field == "train_seconds" else "ms a text"
+def _cost_words(row: Row, cost: str) -> str:
+    value, unit = row.cost(cost), UNITS[cost]
     return f"{value:.3g} {unit}" if np.isfinite(value) else f"unknown {unit}"
 
 
 def _points(axes: Axes, rows: Sequence[Row], x: Measure, y: Measure, spread: tuple[str, str] | None = None) -> None:
-    """Every row, joined with the row of the same system without augmentation; bars show the deviation over seeds."""
+    """Every row, with a line to the row of the same system without augmentation; bars show the deviation over seeds."""
     known = augmentations_of(rows)
-    for start, end in _joined(rows):
+    for start, end in _augmented_pairs(rows):
         axes.plot([x(start), x(end)], [y(start), y(end)], color=FAINT, linewidth=0.9, alpha=0.6, zorder=1)
     for row in rows:
         colour = colour_of(row.augmentation, known)
@@ -80,7 +82,7 @@ def _points(axes: Axes, rows: Sequence[Row], x: Measure, y: Measure, spread: tup
     axes.margins(0.12)
 
 
-def _joined(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+def _augmented_pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Each system without augmentation, and with one."""
     plain = {row.system: row for row in rows if row.augmentation == "none"}
     return [(plain[row.system], row) for row in rows if row.system in plain and row is not plain[row.system]]
@@ -92,7 +94,7 @@ def _named(axes: Axes, rows: Sequence[Row], x: Measure, y: Measure) -> None:
     best = [max((row for row in finite if row.system == system), key=y) for system in systems_of(finite)]
     others = [(x(row), y(row)) for row in finite if row not in best]
     if best:
-        lines = [((x(start), y(start)), (x(end), y(end))) for start, end in _joined(finite)]
+        lines = [((x(start), y(start)), (x(end), y(end))) for start, end in _augmented_pairs(finite)]
         name_points(axes, [(x(row), y(row)) for row in best], [row.system for row in best], others, lines)
 
 

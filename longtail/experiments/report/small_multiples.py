@@ -1,4 +1,4 @@
-"""One small plot a system: what labels of each frequency bin add, and how training went."""
+"""One small plot a system: contributions of label frequencies, and training curves."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def bin_metric(row: Row) -> str:
-    """The metric whose parts the bins are, such as P@5."""
+    """The metric that the bins add up to, such as P@5."""
     return next((name for name in row.cells[0].bins[0] if name.startswith("P@")), "P@5")
 
 
 def bin_values(row: Row) -> NDArray[np.float64]:
-    """What each bin adds, mean over seeds: (n_bins,)."""
+    """Contribution of each bin, mean over seeds: (n_bins,)."""
     metric = bin_metric(row)
     return np.asarray(np.mean([[held[metric] for held in cell.bins] for cell in row.cells], axis=0), np.float64)
 
 
 def frequency_bins(rows: Sequence[Row]) -> Picture | None:
-    """What the labels of each bin of equal training volume add to P@5; None where no cell has bins."""
+    """Contribution of the labels of each bin of equal training volume to P@5; None where no cell has bins."""
     held = [row for row in rows if all(cell.bins for cell in row.cells)]
     if not held:
         return None
@@ -49,13 +49,13 @@ def frequency_bins(rows: Sequence[Row]) -> Picture | None:
             axes.set_title(_short(system, width))
             axes.set_xticks(range(len(points)), [f"{value:,.0f}" for value in points])
             axes.grid(visible=False, axis="x")
-        words_along(figure, "training points per label, mean of the bin", f"adds to {metric}, %")
+        words_along(figure, "training points per label, mean of the bin", f"contribution to {metric}, %")
         legend(figure, known, known, bars=True)
         return figure
 
-    told = "; ".join(f"{row.name}: {', '.join(f'{value:.2f}' for value in bin_values(row))}" for row in held)
-    words = f"Bars of what labels of five frequency bins add to {metric}, from the most to the least frequent labels. {told}."
-    return Picture("frequency-bins", f"What labels of each frequency bin add to {metric}", words, draw)
+    values = "; ".join(f"{row.name}: {', '.join(f'{value:.2f}' for value in bin_values(row))}" for row in held)
+    words = f"Bars of the contributions of five frequency bins to {metric}, from the most to the least frequent labels. {values}."
+    return Picture("frequency-bins", f"Contribution of each frequency bin to {metric}", words, draw)
 
 
 # ---- training curves
@@ -63,20 +63,22 @@ def frequency_bins(rows: Sequence[Row]) -> Picture | None:
 
 @dataclass(frozen=True)
 class Curve:
-    """One number over a training."""
+    """One quantity over a training."""
 
     epochs: list[float]  # from 1, over all stages
     seconds: list[float]  # since training began
     values: list[float]
 
 
-def curves_of(row: Row, what: str) -> list[Curve]:
-    """`what` of the first seed's first member, a curve for each stage: a stage may minimise another loss than the one before it."""
+def curves_of(row: Row, quantity: str) -> list[Curve]:
+    """Loss or a metric of the first seed's first network, a curve for each stage: a stage may minimise another loss than the one before."""
     member = [entry for entry in row.cells[0].history if entry.get("member", 0) == 0]
     seconds = np.cumsum([float(entry.get("seconds", 0.0)) for entry in member])
-    told = [(entry.get("stage", 0), at + 1.0, float(seconds[at]), entry[what]) for at, entry in enumerate(member) if what in entry]
+    points = [
+        (entry.get("stage", 0), at + 1.0, float(seconds[at]), entry[quantity]) for at, entry in enumerate(member) if quantity in entry
+    ]
     curves = []
-    for _, stage in groupby(told, key=lambda entry: entry[0]):
+    for _, stage in groupby(points, key=lambda entry: entry[0]):
         _, epochs, times, values = zip(*stage, strict=True)
         curves.append(Curve(list(epochs), list(times), [float(value) for value in values]))
     return curves
@@ -92,15 +94,17 @@ def validation_curves(rows: Sequence[Row]) -> Picture | None:
     return _curves(rows, "P@1", "validation", "P@1 of validation rows during training", seconds=True)
 
 
-def _curves(rows: Sequence[Row], what: str, name: str, title: str, *, seconds: bool) -> Picture | None:
-    held = [(row, curves) for row in rows if (curves := curves_of(row, what))]
+def _curves(rows: Sequence[Row], quantity: str, name: str, title: str, *, seconds: bool) -> Picture | None:
+    held = [(row, curves) for row in rows if (curves := curves_of(row, quantity))]
     if not held:
         return None
     known = augmentations_of(rows)
 
     def draw(width: float) -> Figure:
         systems = systems_of([row for row, _ in held])
-        figure, grid = panels(width, len(systems), 2.0 if width >= WIDE else 1.6, sharey=seconds)  # losses of two systems are two things
+        figure, grid = panels(
+            width, len(systems), 2.0 if width >= WIDE else 1.6, sharey=seconds
+        )  # losses of two systems are not comparable
         for axes, system in zip(grid, systems, strict=True):
             for row, curves in held:
                 if row.system == system:
@@ -118,10 +122,10 @@ def _curves(rows: Sequence[Row], what: str, name: str, title: str, *, seconds: b
         legend(figure, known, augmentations_of([row for row, _ in held]))
         return figure
 
-    told = "; ".join(f"{row.name}: from {curves[0].values[0]:.3g} to {curves[-1].values[-1]:.3g}" for row, curves in held)
-    return Picture(name, title, f"{title}. {told}.", draw)
+    values = "; ".join(f"{row.name}: from {curves[0].values[0]:.3g} to {curves[-1].values[-1]:.3g}" for row, curves in held)
+    return Picture(name, title, f"{title}. {values}.", draw)
 
 
 def _short(system: str, width: float) -> str:
-    most = 34 if width >= WIDE else 24
-    return system if len(system) <= most else f"{system[: most - 1]}…"
+    max_letters = 34 if width >= WIDE else 24
+    return system if len(system) <= max_letters else f"{system[: max_letters - 1]}…"

@@ -11,11 +11,11 @@ from longtail.core.values import Dataset
 from longtail.data.files import new_file
 from longtail.experiments.compare import cells as compared
 from longtail.experiments.compare.cells import Cell
-from longtail.experiments.compare.layout import level_with_best
+from longtail.experiments.compare.layout import tied_with_best
 from longtail.experiments.compare.plans import Plan
 from longtail.experiments.report.drawing import NARROW, WIDE, Picture
-from longtail.experiments.report.hits import answers_of
-from longtail.experiments.report.neighbourhoods import LABELS_SHOWN, neighbourhoods
+from longtail.experiments.report.hits import read_hits
+from longtail.experiments.report.neighbourhoods import MAX_LABELS, neighbourhoods
 from longtail.experiments.report.page import Section, page
 from longtail.experiments.report.queries import embedded
 from longtail.experiments.report.rows import Row, metrics_of, rows_of
@@ -30,7 +30,7 @@ def write_report(cells: Sequence[Cell], out: Path, data: Dataset | None = None, 
     Args:
         cells: of one or more data sets.
         data: the one data set that all cells are of, for the parts that look at single texts and labels.
-        seed: of the texts that are shown at random.
+        seed: draws the texts that are shown at random.
 
     Returns:
         the pictures written.
@@ -42,9 +42,9 @@ def write_report(cells: Sequence[Cell], out: Path, data: Dataset | None = None, 
     by_data = rows_of(cells)
     if data is not None and len(by_data) > 1:
         raise DataError(f"The cells are of {len(by_data)} data sets, {', '.join(by_data)}; with --data wanted those of one.")
-    answers = [] if data is None else answers_of(next(iter(by_data.values())), data)
+    answers = [] if data is None else read_hits(next(iter(by_data.values())), data)
     written: list[Path] = []
-    with progress("Drawing", PICTURES * len(by_data) + LABELS_SHOWN * (data is not None), "pictures") as advance:
+    with progress("Drawing", PICTURES * len(by_data) + MAX_LABELS * (data is not None), "pictures") as advance:
 
         def draw(picture: Picture) -> str:
             if png is not None:
@@ -55,8 +55,8 @@ def write_report(cells: Sequence[Cell], out: Path, data: Dataset | None = None, 
         sections: dict[str, list[Section]] = {}
         for place, (name, rows) in enumerate(by_data.items()):
             prefix = f"{place + 1}-" if len(by_data) > 1 else ""
-            level: frozenset[tuple[int, str]] = frozenset() if data is None else _level(rows, data)
-            sections[name] = run_sections(rows, name, draw, prefix, level)
+            ties: frozenset[tuple[int, str]] = frozenset() if data is None else _ties(rows, data)
+            sections[name] = run_sections(rows, name, draw, prefix, ties)
         if data is not None:
             if around := neighbourhoods(answers, data):
                 sections[data.name].append(graph_section(around, draw))
@@ -67,7 +67,7 @@ def write_report(cells: Sequence[Cell], out: Path, data: Dataset | None = None, 
     return written
 
 
-def _level(rows: Sequence[Row], data: Dataset) -> frozenset[tuple[int, str]]:
-    """Places of rows and metrics that a paired test cannot tell from the best."""
+def _ties(rows: Sequence[Row], data: Dataset) -> frozenset[tuple[int, str]]:
+    """Rows (by place) and metrics that are not significantly worse than the best."""
     held = [compared.Row(Plan(row.system, row.augmentation), row.cells) for row in rows]
-    return frozenset(level_with_best(held, data, [metric for metric in metrics_of(rows) if all(row.values(metric) for row in rows)]))
+    return frozenset(tied_with_best(held, data, [metric for metric in metrics_of(rows) if all(row.values(metric) for row in rows)]))

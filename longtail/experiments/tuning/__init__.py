@@ -1,1 +1,1 @@
-"""."""
+"""Hyperparameter tuning: the search space, the study, and its report."""

@@ -1,10 +1,10 @@
-"""What a search may change: settings with the values they may take, as they are typed, and a handful that fits a recipe."""
+"""The search space: hyperparameters with the values they may take, as they are typed, and a handful that fits a recipe."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol
 
@@ -16,13 +16,13 @@ from longtail.training.stages import Stage
 WANTED = "KEY=LOW..HIGH, KEY=LOW..HIGH log, or KEY=A,B,C"
 RATE_FACTOR = 4  # learning rates are searched from a fourth of the recipe's to four times that
 TEMPERATURE_FACTOR = 3
-MORE_DROPOUT, MOST_DROPOUT = 0.3, 0.8
+MORE_DROPOUT, MAX_DROPOUT = 0.3, 0.8
 COSINE_LOSSES = ("info-nce", "sup-con", "decoupled")  # those that a temperature makes sharper or softer
 OF_AUGMENTATIONS = {"gandalf": "gandalf.delta=0.0..0.3", "labelmix": "labelmix.probability=0.1..0.8"}
 
 
 class Chooser(Protocol):
-    """What proposes values: a trial of Optuna is one."""
+    """Proposes values; a trial of Optuna is one."""
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int: ...
 
@@ -32,8 +32,8 @@ class Chooser(Protocol):
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """A setting that may be any number from `low` to `high`; a whole one where both are."""
+class Interval:
+    """A hyperparameter that may be any number from `low` to `high`; a whole one where both are."""
 
     key: str
     low: float | int
@@ -57,7 +57,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Choices:
-    """A setting that may be one of several values."""
+    """A hyperparameter that may be one of several values."""
 
     key: str
     values: tuple[str, ...]
@@ -73,18 +73,18 @@ class Choices:
         return chooser.suggest_categorical(self.key, self.values)
 
 
-Searched = Numbers | Choices
+Hyperparameter = Interval | Choices
 
 
-def read_space(typed: Iterable[str]) -> tuple[Searched, ...]:
-    """Settings to search, each as it is typed.
+def read_space(typed: Iterable[str]) -> tuple[Hyperparameter, ...]:
+    """Hyperparameters to search, each as it is typed.
 
     >>> read_space(["learning_rate=1e-3..1e-2 log", "epochs=5..20"])
-    (Numbers(key='learning_rate', low=0.001, high=0.01, log=True), Numbers(key='epochs', low=5, high=20, log=False))
+    (Interval(key='learning_rate', low=0.001, high=0.01, log=True), Interval(key='epochs', low=5, high=20, log=False))
     >>> read_space(["encoder.dropout=0.0,0.2,0.5"])
     (Choices(key='encoder.dropout', values=('0.0', '0.2', '0.5')),)
     """
-    found: dict[str, Searched] = {}
+    found: dict[str, Hyperparameter] = {}
     for word in typed:
         one = _searched(word)
         if one.key in found:
@@ -93,7 +93,7 @@ def read_space(typed: Iterable[str]) -> tuple[Searched, ...]:
     return tuple(found.values())
 
 
-def _searched(word: str) -> Searched:
+def _searched(word: str) -> Hyperparameter:
     key, _, text = (part.strip() for part in word.partition("="))
     if not key or not text:
         raise SettingError(f"{word!r} came as a setting to search; wanted {WANTED}.")
@@ -113,7 +113,7 @@ def _searched(word: str) -> Searched:
         raise SettingError(f"{word!r} begins at {low}; wanted more than 0, as a logarithm is taken.")
     if isinstance(low, int) != isinstance(high, int):
         low, high = float(low), float(high)
-    return Numbers(key, low, high, log)
+    return Interval(key, low, high, log)
 
 
 def _number(text: str, word: str) -> float | int:
@@ -127,25 +127,25 @@ def _number(text: str, word: str) -> float | int:
     raise SettingError(f"{text!r} came as an end of {word!r}; wanted a number.")
 
 
-def of_augmentation(one: Searched, augmentation: str) -> bool:
-    """Whether this is a setting of that augmentation, such as gandalf.delta of "gandalf:mark=xxlabelxx"."""
+def of_augmentation(one: Hyperparameter, augmentation: str) -> bool:
+    """True for a setting of that augmentation, such as gandalf.delta of "gandalf:mark=xxlabelxx"."""
     return one.key.partition(".")[0] == augmentation.partition(":")[0]
 
 
-def is_of_augmentations(one: Searched) -> bool:
+def is_of_augmentations(one: Hyperparameter) -> bool:
     return one.key.partition(".")[0] in AUGMENTATIONS
 
 
-def with_setting(augmentation: str, one: Searched, value: str) -> str:
+def with_setting(augmentation: str, one: Hyperparameter, value: str) -> str:
     """The augmentation as it is typed, with one setting more.
 
-    >>> with_setting("gandalf:mark=xxlabelxx", Numbers("gandalf.delta", 0.0, 0.3), "0.2")
+    >>> with_setting("gandalf:mark=xxlabelxx", Interval("gandalf.delta", 0.0, 0.3), "0.2")
     'gandalf:mark=xxlabelxx,delta=0.2'
     """
     return f"{augmentation}{',' if ':' in augmentation else ':'}{one.key.partition('.')[2]}={value}"
 
 
-def drawn(space: Sequence[Searched], augmentations: Sequence[str], chooser: Chooser) -> tuple[tuple[str, ...], str]:
+def drawn(space: Sequence[Hyperparameter], augmentations: Sequence[str], chooser: Chooser) -> tuple[tuple[str, ...], str]:
     """Settings of the recipe and an augmentation; settings of augmentations are drawn only where theirs is."""
     augmentation = chooser.suggest_categorical("augment", augmentations) if len(augmentations) > 1 else augmentations[0]
     settings = []
@@ -157,8 +157,8 @@ def drawn(space: Sequence[Searched], augmentations: Sequence[str], chooser: Choo
     return tuple(settings), augmentation
 
 
-def default_space(recipe: Recipe, settings: Iterable[str], augmentations: Iterable[str], n_rows: int) -> tuple[Searched, ...]:
-    """The handful that matters most: learning rates, length of training, dropout, temperature, what label rows are annotated with.
+def default_space(recipe: Recipe, settings: Iterable[str], augmentations: Iterable[str], n_rows: int) -> tuple[Hyperparameter, ...]:
+    """The handful that matters most: learning rates, length of training, dropout, temperature, targets of label rows.
 
     Args:
         settings: as typed on top of the recipe; what is typed stays as it is.
@@ -167,13 +167,13 @@ def default_space(recipe: Recipe, settings: Iterable[str], augmentations: Iterab
     first, last = recipe.stages[0], recipe.stages[-1]
     place = len(recipe.stages) - 1
     found = [_rate(_key(recipe, place, "learning_rate"), last.learning_rate)]
-    if place:  # what the first stage learns, the others stand on
+    if place:  # all stages build on what the first one learns
         found.append(_rate(_key(recipe, 0, "learning_rate"), first.learning_rate))
     if last.encoder_rate is not None:
         found.append(_rate(_key(recipe, place, "encoder_rate"), last.encoder_rate))
     found.append(_length(recipe, place, last, n_rows))
-    if _encoder_drops(recipe):
-        found.append(_dropout("encoder.dropout", recipe.encoder.dropout))
+    if recipe.encoder.active_dropout is not None:
+        found.append(_dropout("encoder.dropout", recipe.encoder.active_dropout))
     if {"text", "graph"} & set(recipe.labels.parts) and recipe.labels.block != "none":
         found.append(_dropout("labels.dropout", recipe.labels.dropout))
     if "contrast" in recipe.tables and any(stage.loss in COSINE_LOSSES for stage in recipe.stages):
@@ -202,13 +202,7 @@ def _length(recipe: Recipe, place: int, stage: Stage, n_rows: int) -> str:
 
 
 def _dropout(key: str, share: float) -> str:
-    return f"{key}=0.0..{min(MOST_DROPOUT, share + MORE_DROPOUT):.2g}"
-
-
-def _encoder_drops(recipe: Recipe) -> bool:
-    """A transformer's dropout is that of its projections."""
-    known = {field.name for field in fields(recipe.encoder)}
-    return "dropout" in known and ("projection" not in known or bool(recipe.encoder.projection))
+    return f"{key}=0.0..{min(MAX_DROPOUT, share + MORE_DROPOUT):.2g}"
 
 
 def _spellings(key: str) -> set[str]:

@@ -1,1 +1,1 @@
-"""SEARCH: vectors of texts -> the best labels by the product of vectors, exactly or by an index, behind one interface."""
+"""Search for the labels with the largest products with a text's vector, exact or by an index, behind one interface."""

@@ -1,4 +1,4 @@
-"""The best of all labels for the vector of a text: on any device, exactly or by an index."""
+"""Search of all labels: the best for the vector of a text, on any device, exactly or by an index."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from longtail.models.network import VectorsAndBias
 
 FEW_TEXTS, MANY_LABELS = 32, 100_000  # for which an index is looked into, where there is one
 EVERY = slice(None)
-MORE = 50  # labels beyond those asked for whose scores are computed in large numbers
-NUMBERS_AT_ONCE = 1 << 25  # of label vectors that are looked up
+RESCORED = 50  # labels beyond those asked for whose scores are computed in full precision
+VALUES_AT_ONCE = 1 << 25  # of label vectors that are looked up
 SCORES_AT_ONCE = 1 << 25  # of labels at a time, so that memory stays bounded whatever the number of labels
 
 
@@ -27,7 +27,7 @@ class AllLabels:
     """Labels that are scored by a product with their vectors, and a bias."""
 
     n_labels: int
-    tower: Callable[[slice | Tensor], VectorsAndBias]  # vectors and biases of some of them
+    label_vectors: Callable[[slice | Tensor], VectorsAndBias]  # vectors and biases of some of them
     removed: Tensor | None = None  # (n_labels,) bool: labels that are never named; None where there are none
     index: Index | None = None  # of the first labels, on a CPU; those behind them were added since
 
@@ -42,17 +42,17 @@ class AllLabels:
         return self._by_index(self.index, text, k)
 
     def searched(self, labels: slice | Tensor = EVERY) -> Labels:
-        """Of some labels, removed ones among them: what an index is made of. In place where vectors lie so, on a CPU."""
-        vectors, bias = self.tower(labels)
+        """The labels that an index is made of, removed ones among them; without a copy where vectors lie so. On a CPU."""
+        vectors, bias = self.label_vectors(labels)
         return Labels.of(vectors.numpy(), None if bias is None else bias.numpy())
 
     def mark(self) -> str:
-        """Other vectors have another one. Reads a few of them."""
+        """A hash that tells these vectors from others; reads a few of them."""
         return mark_of(self.n_labels, self.searched(torch.from_numpy(marked(self.n_labels))))
 
     @cached_property
     def labels(self) -> Labels:
-        """All, with a bias that no removed label is found with; on a CPU."""
+        """All labels, with a bias of -inf for removed ones; on a CPU."""
         has_all = self.index is not None and len(self.index.labels) == self.n_labels
         labels = self.index.labels if self.index is not None and has_all else self.searched()
         return labels if self.removed is None else _without(labels, self.removed)
@@ -63,7 +63,7 @@ class AllLabels:
 
     @cached_property
     def _added(self) -> Exact | None:
-        """Of the labels that the index does not know, where there are some."""
+        """Exact search of the labels that the index does not know, where there are some."""
         known = 0 if self.index is None else len(self.index.labels)
         if known == self.n_labels:
             return None
@@ -91,12 +91,12 @@ class AllLabels:
 
     @cached_property
     def _whole(self) -> VectorsAndBias:
-        return self.tower(EVERY)
+        return self.label_vectors(EVERY)
 
     def _scored(self, text: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """All labels on a GPU, a chunk of them at a time, in small numbers; what is best by these is scored anew in large ones."""
+        """All labels on a GPU, a chunk of them at a time, in low precision; the best by these scores are scored anew in float32."""
         (vectors, bias), kind = self._whole, matrix_type(text.device)
-        small, wanted = text.to(kind), k + MORE
+        small, wanted = text.to(kind), k + RESCORED
         chunk = max(1, SCORES_AT_ONCE // max(1, len(text)))
         ids = scores = None
         for start in range(0, len(vectors), chunk):
@@ -118,7 +118,7 @@ class AllLabels:
 
 def products_at(text: Tensor, vectors: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
     """(b, m): scores of these labels, ids (b, m), in float32, on any device."""
-    at_once = max(1, NUMBERS_AT_ONCE // max(1, ids.shape[1] * vectors.shape[1]))
+    at_once = max(1, VALUES_AT_ONCE // max(1, ids.shape[1] * vectors.shape[1]))
     found = []
     for part, own in zip(text.split(at_once), ids.split(at_once), strict=True):
         scores = (vectors[own].float() @ part.float()[:, :, None]).squeeze(2)

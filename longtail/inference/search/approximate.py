@@ -1,4 +1,4 @@
-"""A graph of near labels that is walked towards the text (HNSW), by usearch."""
+"""Approximate search: a graph of neighbouring labels that is walked towards the text (HNSW), by usearch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ LABELS_AT_ONCE = 1 << 13
 FEW_LABELS = 1 << 14  # a graph of which one thread builds, and always the same
 CONNECTIVITY = 16  # neighbours of a label
 EXPANSION = 96  # labels among which its neighbours are looked for
-SPARE = 2  # candidates for each label that is wanted, as the graph's own numbers have 8 bits of precision
+SPARE = 2  # candidates for each label that is wanted, as the graph's own values have 8 bits of precision
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Reads a few hundred labels of millions.
+    """An HNSW graph, of which a search reads a few hundred labels of millions.
 
-    A graph of the largest products would lead everything to the longest vectors. So every label is given one more number, which makes
-    all vectors of one length: then the largest product is the smallest distance, between labels as well. The bias is one more
-    number of a label, too, where texts have a 1.
+    A graph of the largest products would lead everything to the longest vectors. So every label is given one more dimension, which makes
+    all vectors of one length: then the largest product is the smallest distance, between labels as well. The bias is one more dimension,
+    too, in which texts have a 1.
 
     The graph is built by all cores at once, so two graphs of the same labels differ a little, and so may a label in fifty of
-    what they find; scores are exact always.
+    the labels they find; scores are exact always.
     """
 
     kind: ClassVar[str] = "hnsw"
@@ -39,7 +39,7 @@ class Graph:
 
     labels: Labels
     graph: Any  # usearch.index.Index
-    effort: int  # labels that are looked at side by side on the way
+    effort: int  # candidates that are held on the way
 
     @classmethod
     def build(cls, labels: Labels, texts: Floats, folder: Path, seed: int) -> None:
@@ -63,7 +63,7 @@ class Graph:
         graph = _empty(labels)
         graph.view(str(folder / FILE))
         if len(graph) != len(labels) or graph.ndim != _width(labels):
-            raise ValueError(f"{FILE} holds {len(graph)} vectors of {graph.ndim} numbers, not {len(labels)} of {_width(labels)}")
+            raise ValueError(f"{FILE} holds {len(graph)} vectors of {graph.ndim} dimensions, not {len(labels)} of {_width(labels)}")
         graph.expansion_search = effort
         return cls(labels, graph, effort)
 
@@ -101,5 +101,5 @@ def _with_bias(labels: Labels, part: slice) -> Floats:
 
 
 def _squares(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the lengths of vectors."""
+    """(n,): squared lengths of vectors."""
     return np.asarray(np.einsum("nd,nd->n", vectors, vectors))

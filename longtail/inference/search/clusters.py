@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtail.core.values import Ints, Offsets
+from longtail.models.label_rows import LabelRows
 from longtail.models.losses.all_labels import matrix_type
-from longtail.models.ragged import TokenBatch, row_of_each
 from longtail.models.top_k import best_places
 
-NOTHING = -1
+NOTHING = -1  # in empty places of tables of ids
+GAME_NEIGHBOURS = 10  # of a cluster or label, that scores are passed to
 SCORES_AT_ONCE = 1 << 26
 
 
@@ -32,15 +33,15 @@ def member_table(labels: Ints, offsets: Offsets, device: torch.device) -> Tensor
 class Neighbours:
     """A graph of labels or clusters for GAME: the few strongest neighbours of each, padded to a table."""
 
-    ids: Tensor  # (n, keep), -1 in empty places
-    weights: Tensor  # (n, keep), 0 in empty places
+    ids: Tensor  # (n, max_neighbours), -1 in empty places
+    weights: Tensor  # (n, max_neighbours), 0 in empty places
 
     @classmethod
-    def of(cls, graph: csr_matrix, keep: int, device: torch.device, share: float = 1.0) -> Neighbours:
-        """From G with row l = what label l hears of each other label.
+    def of(cls, graph: csr_matrix, max_neighbours: int, device: torch.device, share: float = 1.0) -> Neighbours:
+        """From G, whose row l holds the weights with which label l receives the scores of other labels.
 
         Args:
-            share: of what is heard; the rest is what a label earned itself. 1 is G as it is.
+            share: of received scores; the rest is a label's own score. 1 is G as it is.
         """
         if share < 1:
             graph = share * graph + (1 - share) * identity(graph.shape[0], dtype=np.float32, format="csr")
@@ -48,15 +49,15 @@ class Neighbours:
         row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         order = np.lexsort((-graph.data, row))  # strongest first within a row
         rank = np.arange(len(row)) - graph.indptr[row]
-        kept = rank < keep
-        ids = np.full((graph.shape[0], keep), NOTHING, np.int64)
-        weights = np.zeros((graph.shape[0], keep), np.float32)
+        kept = rank < max_neighbours
+        ids = np.full((graph.shape[0], max_neighbours), NOTHING, np.int64)
+        weights = np.zeros((graph.shape[0], max_neighbours), np.float32)
         ids[row[kept], rank[kept]] = graph.indices[order][kept]
         weights[row[kept], rank[kept]] = graph.data[order][kept]
         return cls(torch.from_numpy(ids).to(device), torch.from_numpy(weights).to(device))
 
     def spread(self, ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """G p: (b, m) ids and scores -> (b, m * keep) ids, sorted, and scores, those of equal ids added up in the last of them.
+        """G p: (b, m) ids and scores -> (b, m * max_neighbours) ids, sorted, and scores, those of equal ids added up in the last of them.
 
         Places that are empty or repeats come back as -1 with score 0.
         """
@@ -78,34 +79,34 @@ def added_up(ids: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(last, ids, NOTHING), torch.where(last, sums - before, 0.0).float()
 
 
-def best(ids: Tensor, scores: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The `keep` best of each row, by scores of 0 or more; empty places (-1) come last, with score 0."""
-    ranked = torch.topk(torch.where(ids >= 0, scores, -1.0), min(keep, ids.shape[1]), dim=1)
+def best(ids: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best of each row, by scores of 0 or more; empty places (-1) come last, with score 0."""
+    ranked = torch.topk(torch.where(ids >= 0, scores, -1.0), min(k, ids.shape[1]), dim=1)
     found = torch.gather(ids, 1, ranked.indices)
     return found, ranked.values.clamp(min=0.0)
 
 
-def beam(scores: Tensor, keep: int, graph: Neighbours | None) -> tuple[Tensor, Tensor]:
-    """The `keep` best clusters of each row and their probabilities; with a graph, after GAME (ECLARE, section 3.4).
+def beam(scores: Tensor, width: int, graph: Neighbours | None) -> tuple[Tensor, Tensor]:
+    """The `width` best clusters of each row and their probabilities; with a graph, after GAME (ECLARE, section 3.4).
 
     Args:
         scores: (b, n_clusters) logits.
     """
-    top = torch.topk(scores, min(keep, scores.shape[1]), dim=1)
-    ids, chances = top.indices, torch.sigmoid(top.values.float())
+    top = torch.topk(scores, min(width, scores.shape[1]), dim=1)
+    ids, probabilities = top.indices, torch.sigmoid(top.values.float())
     if graph is None:
-        return ids, chances
-    return best(*graph.spread(ids, chances), keep)
+        return ids, probabilities
+    return best(*graph.spread(ids, probabilities), width)
 
 
-def labels_of(clusters: Tensor, chances: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels of the clusters, (b, m * largest), and the chance of each one's cluster."""
+def labels_of(clusters: Tensor, probabilities: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels of the clusters, (b, m * largest), and the probability of each one's cluster."""
     found = torch.where(clusters[..., None] >= 0, members[clusters.clamp(min=0)], NOTHING)
-    return found.flatten(1), chances[..., None].expand_as(found).flatten(1)
+    return found.flatten(1), probabilities[..., None].expand_as(found).flatten(1)
 
 
-def nearest_labels(text: Tensor, centroids: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The labels whose centroids are nearest to each text by cosine, and the cosines (Astec's shortlist, searched exactly).
+def nearest_labels(text: Tensor, centroids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k labels whose centroids are nearest to each text by cosine, and the cosines (Astec's shortlist, searched exactly).
 
     Args:
         text: (b, dim).
@@ -116,7 +117,7 @@ def nearest_labels(text: Tensor, centroids: Tensor, keep: int) -> tuple[Tensor, 
     ids, values = [], []
     at_once = max(1, SCORES_AT_ONCE // len(centroids))
     for part in functional.normalize(text, dim=1).to(kind).split(at_once):
-        found, cosines = best_places(part @ centroids.T, keep)
+        found, cosines = best_places(part @ centroids.T, k)
         ids.append(found)
         values.append(cosines)
     return torch.cat(ids), torch.cat(values)
@@ -124,7 +125,7 @@ def nearest_labels(text: Tensor, centroids: Tensor, keep: int) -> tuple[Tensor, 
 
 @dataclass(frozen=True)
 class ClusterIndex:
-    """Everything that goes from a text's vector to a shortlist by clusters."""
+    """Clusters of labels, searched for the shortlist of a text."""
 
     vectors: Tensor  # (n_clusters, dim)
     bias: Tensor | None  # (n_clusters,)
@@ -133,13 +134,13 @@ class ClusterIndex:
     beam: int
 
     def search(self, text: Tensor) -> tuple[Tensor, Tensor]:
-        """(b, beam * largest) labels of the best clusters, -1 in empty places, and the chance of each one's cluster."""
+        """(b, beam * largest) labels of the best clusters, -1 in empty places, and the probability of each one's cluster."""
         scores = functional.linear(text, self.vectors, self.bias)
         return labels_of(*beam(scores, self.beam, self.graph), self.members)
 
 
-def mine_hard_negatives(texts: Tensor, labels: Tensor, right: TokenBatch, keep: int) -> Tensor:
-    """(b, keep) int32: the labels with the highest scores of those that are not right; -1 where there are no more.
+def mine_hard_negatives(texts: Tensor, labels: Tensor, right: LabelRows, k: int) -> Tensor:
+    """(b, k) int32: hard negatives, the labels with the highest scores of those that are not right; -1 where there are no more.
 
     Args:
         texts: (b, dim).
@@ -147,13 +148,13 @@ def mine_hard_negatives(texts: Tensor, labels: Tensor, right: TokenBatch, keep: 
         right: the right labels of each text.
     """
     kind = matrix_type(texts.device)
-    rows_of_right, vectors = row_of_each(right), labels.to(kind)
+    rows_of_right, vectors = right.row_of_each(), labels.to(kind)
     found = []
     for start in range(0, len(texts), max(1, SCORES_AT_ONCE // len(labels))):
         stop = min(len(texts), start + max(1, SCORES_AT_ONCE // len(labels)))
         scores = (texts[start:stop].to(kind) @ vectors.T).float()
         own = slice(int(right.offsets[start]), int(right.offsets[stop]))
         scores[rows_of_right[own] - start, right.ids[own]] = -torch.inf
-        places, highest = best_places(scores, keep)
+        places, highest = best_places(scores, k)
         found.append(torch.where(highest > -torch.inf, places, NOTHING).int())
     return torch.cat(found)

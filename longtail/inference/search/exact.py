@@ -1,4 +1,4 @@
-"""The best labels of all, certainly."""
+"""Exact search: the best labels of all, certainly."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from longtail.core.kernels.search import select
 from longtail.inference.search.labels import CORES, Floats, Found, Labels, threads
 from longtail.inference.search.quantised import Bytes
 
-FEW = 64  # texts that are scanned for one by one: reading the vectors takes longer than the products
+FEW_TEXTS = 64  # that are scanned for one by one: reading the vectors takes longer than the products
 SCORES_AT_ONCE = 1 << 22
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Nothing is stored on disk. Labels are scanned in numbers of 8 or 16 bits, which tell those that have to be scored in 32."""
+    """Labels are scanned in 8 or 16 bits, which tell those that have to be scored in 32. Nothing is stored on disk."""
 
     kind: ClassVar[str] = "exact"
     efforts: ClassVar[tuple[int, ...]] = (1,)
@@ -38,7 +38,7 @@ class Exact:
 
     def search(self, texts: Floats, k: int) -> Found:
         texts = self.labels.checked(texts, k)
-        if len(texts) < FEW:
+        if len(texts) < FEW_TEXTS:
             return self._bytes.search(texts, k)
         ids, scores = np.empty((len(texts), k), np.int64), np.empty((len(texts), k), np.float32)
         rows = max(1, SCORES_AT_ONCE >> 12)  # a block of 4096 labels or more at a time
@@ -54,7 +54,7 @@ class Exact:
 
     @cached_property
     def _lengths(self) -> Floats:
-        """(n,) of the vectors."""
+        """(n,): lengths of the vectors."""
         lengths: Floats = np.linalg.norm(self.labels.vectors, axis=1)
         return lengths
 
@@ -62,8 +62,8 @@ class Exact:
         """By products of whole blocks, which are faster than one by one and right to a few digits."""
         from longtail.inference.search.products import largest_error, near_products  # torch, which few texts need not wait for
 
-        labels, keep = self.labels, min(k, len(self.labels))
-        found, scores = np.full((len(texts), keep), -1, np.int32), np.empty((len(texts), keep), np.float32)
+        labels, n_best = self.labels, min(k, len(self.labels))
+        found, scores = np.full((len(texts), n_best), -1, np.int32), np.empty((len(texts), n_best), np.float32)
         held = np.zeros(len(texts), np.int64)
         reaches = (np.linalg.norm(texts, axis=1) * largest_error(labels.dim)).astype(np.float32)
         n_parts = min(CORES, len(texts))

@@ -1,4 +1,4 @@
-"""The kinds of index, by name."""
+"""Kinds of index, by name. A new kind is a class with the interface of `Index` and a word here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS: dict[str, type[Index]] = {kind.kind: kind for kind in (Exact, Bytes, Bits
 
 
 def kind_of(name: str) -> type[Index]:
-    """The index of that name."""
+    """The index class of that name."""
     if name not in KINDS:
         raise UnknownName("kind of index", name, KINDS)
     return KINDS[name]

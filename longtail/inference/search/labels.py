@@ -1,4 +1,4 @@
-"""What is searched, and what every index has in common."""
+"""Label vectors that are searched, and the interface of every index."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Floats = NDArray[np.float32]
 Found = tuple[NDArray[np.int64], Floats]  # (b, k) label ids, best first, and their scores; -1 and -inf in empty places
 
 NO_BIAS = np.zeros(0, np.float32)
-MARKED = 64
+MARKED = 64  # labels by which vectors are recognised
 TEXTS_AT_ONCE = 64  # that a thread scans labels for
 CORES = os.cpu_count() or 1  # asked once: to ask takes longer than a small search
-NUMBERS_A_THREAD = 1 << 23  # of label vectors; fewer are scanned before other threads are awake
+VALUES_A_THREAD = 1 << 23  # of label vectors; fewer are scanned before other threads are awake
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Vectors of labels, plain and in memory or mapped from a file: what all scores come from in the end."""
+    """Vectors and biases of labels, in memory or mapped from a file, as all exact scores are computed from."""
 
     vectors: Floats  # (n, dim)
     bias: Floats  # (n,), or nothing in it
@@ -84,7 +84,7 @@ def marked(n_labels: int) -> NDArray[np.int64]:
 
 
 def mark_of(n_labels: int, some: Labels) -> str:
-    """Of so many labels, and those of them that `marked` names: other vectors have another one."""
+    """A hash that tells vectors apart: of so many labels, and of those among them that `marked` names."""
     digest = hashlib.sha256(repr((n_labels, some.dim, len(some.bias) > 0)).encode())
     digest.update(some.vectors.tobytes())
     digest.update(some.bias.tobytes())
@@ -105,7 +105,7 @@ class Index(Protocol):
 
     @classmethod
     def build(cls, labels: Labels, texts: Floats, folder: Path, seed: int) -> None:
-        """Write the files of the index into the folder, in bounded memory. `texts`, (m, dim), are such as will be searched for."""
+        """Write the files of the index into the folder, in bounded memory. `texts`, (m, dim), are typical queries."""
 
     @classmethod
     def open(cls, labels: Labels, folder: Path, effort: int) -> Index:
@@ -130,7 +130,7 @@ def in_blocks(n: int, answer: Callable[[slice], Found]) -> Found:
 
 def in_parts(n_labels: int, dim: int, scan: Callable[[slice], NDArray[np.int32]]) -> NDArray[np.int32]:
     """Candidates of one text among so many labels: scan(labels) gives places in a part of them, and parts are scanned on all cores."""
-    n_parts = min(CORES, n_labels * dim // NUMBERS_A_THREAD)
+    n_parts = min(CORES, n_labels * dim // VALUES_A_THREAD)
     if n_parts < 2:
         return scan(slice(0, n_labels))
     edges = np.linspace(0, n_labels, n_parts + 1).astype(np.int64).tolist()

@@ -1,4 +1,4 @@
-"""Products of many texts with many labels, in the numbers that the machine multiplies fastest."""
+"""Products of many texts with many labels, in the precision that the machine multiplies fastest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CPU = torch.device("cpu")
 
 
 def largest_error(dim: int) -> float:
-    """Of `near_products` and of a sum in float32, as a share of the lengths of text and label multiplied.
+    """The largest error of `near_products` and of a sum in float32, as a share of the lengths of text and label multiplied.
 
-    Both factors are rounded by at most 2^-9 each in bfloat16, and so is the product; sums of dim numbers in float32 by dim 2^-24, twice.
+    Both factors are rounded by at most 2^-9 each in bfloat16, and so is the product; sums of dim values in float32 by dim 2^-24, twice.
     """
     return dim * 2.0**-22 + (2.0**-8 + 2.0**-9 + 2.0**-16 if matrix_type(CPU) == torch.bfloat16 else 0.0)
 

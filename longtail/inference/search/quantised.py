@@ -1,4 +1,4 @@
-"""Vectors stored small: a scan of all labels finds candidates, whose scores are then computed from the whole vectors."""
+"""Quantised search: a scan of small codes finds candidates, whose scores are then computed from the whole vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORD = 64  # bits
 
 
 def _mapped(folder: Path, name: str, kind: str, labels: Labels, *shape: int) -> NDArray[Any]:
-    """An array to be filled, one row a label, in a file of its own."""
+    """An array in a file of its own, one row a label, to be filled."""
     return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (len(labels), *shape))
 
 
@@ -33,10 +33,10 @@ def _read(folder: Path, name: str, kind: str, *shape: int) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """A number in a byte, and a scale for each label: a quarter of the size, and products near enough to tell which labels to score.
+    """A byte for each dimension, and a scale for each label: a quarter of the size, and products near enough to tell which labels to score.
 
     With v ~ s c in whole numbers c and x ~ u y likewise, a product differs from s u c y by no more than |x| |v - s c| + |s c| |x - u y|. No
-    number of v - s c is above s / 2 and none of x - u y above u / 2, so with c up to 127 and y up to Y = max |x| / u it is at most
+    dimension of v - s c is above s / 2 and none of x - u y above u / 2, so with c up to 127 and y up to Y = max |x| / u it is at most
     s |x| sqrt(dim) (1/2 + 127 sqrt(dim) / 2 Y): the labels found are the best of all, always.
     """
 
@@ -70,17 +70,17 @@ class Bytes:
 
     def search(self, texts: Floats, k: int) -> Found:
         texts, dim = self.labels.checked(texts, k), self.labels.dim
-        keep = min(k, len(self.labels))
+        n_best = min(k, len(self.labels))
         # a text in two bytes, as its products with bytes are summed in 31 bits
-        most = min(32767, (2**31 - 1) // (127 * dim))
-        small, units, lengths = encode_texts(texts, most)
-        share = dim**0.5 * (0.5 + 127 * dim**0.5 / (2 * most)) + 127 * dim**1.5 * 2.0**-22  # the last of sums in float32
+        max_code = min(32767, (2**31 - 1) // (127 * dim))
+        small, units, lengths = encode_texts(texts, max_code)
+        share = dim**0.5 * (0.5 + 127 * dim**0.5 / (2 * max_code)) + 127 * dim**1.5 * 2.0**-22  # the last of sums in float32
         reaches = lengths * np.float32(share)
 
         def scan(rows: slice, part: slice) -> NDArray[np.int32]:
             bias = self.labels.bias[part] if len(self.labels.bias) else self.labels.bias
             own = self.codes[part], self.scales[part], bias, self.labels.vectors[part]
-            found: NDArray[np.int32] = scan_bytes(*own, texts[rows], small[rows], units[rows], reaches[rows], keep)
+            found: NDArray[np.int32] = scan_bytes(*own, texts[rows], small[rows], units[rows], reaches[rows], n_best)
             return found
 
         return self.labels.found_by(scan, texts, k)
@@ -89,10 +89,10 @@ class Bytes:
 @final
 @dataclass(frozen=True, eq=False)
 class Bits:
-    """A number in a bit: on which side of the middle of all labels it lies, after a random turn that makes all directions alike.
+    """A bit for each dimension: its side of the middle of all labels, after a random rotation that makes all directions alike.
 
     With the means m of texts and u of labels, x v = (x - m)(v - u) + m (v - u) + what is the same for all labels. The share of bits in
-    which x - m and v - u differ tells the angle between them; their lengths, and m (v - u) with the label's bias, are kept as numbers.
+    which x - m and v - u differ tells the angle between them; their lengths, and m (v - u) with the label's bias, are kept in float32.
     """
 
     kind: ClassVar[str] = "binary"
@@ -144,7 +144,7 @@ class Bits:
 
     def search(self, texts: Floats, k: int) -> Found:
         texts = self.labels.checked(texts, k)
-        keep = min(k * self.effort, len(self.labels))
+        n_candidates = min(k * self.effort, len(self.labels))
         centred = texts - self.middle
         codes = _packed(centred @ self.turn)
         angles = np.cos(np.linspace(0, np.pi, self.labels.dim + 1)).astype(np.float32)
@@ -152,7 +152,7 @@ class Bits:
 
         def scan(rows: slice, part: slice) -> NDArray[np.int32]:
             own = self.codes[part], self.lengths[part], self.offsets[part]
-            found: NDArray[np.int32] = scan_bits(*own, codes[rows], tables[rows], keep)
+            found: NDArray[np.int32] = scan_bits(*own, codes[rows], tables[rows], n_candidates)
             return found
 
         return self.labels.found_by(scan, texts, k)
@@ -163,7 +163,7 @@ def _words(dim: int) -> int:
 
 
 def _packed(vectors: NDArray[Any]) -> NDArray[np.uint64]:
-    """(b, words): which numbers are above 0, a bit each; the bits behind the last number are 0."""
+    """(b, words): which dimensions are above 0, a bit each; the bits behind the last dimension are 0."""
     packed = np.zeros((len(vectors), _words(vectors.shape[1]) * 8), np.uint8)
     bits = np.packbits(vectors > 0, axis=1)
     packed[:, : bits.shape[1]] = bits

@@ -1,11 +1,10 @@
-"""An index as cheap as the wanted recall allows, and what it is measured to be."""
+"""Tune an index: the least effort that reaches the wanted recall, with measured latency and size."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +14,12 @@ from longtail.inference.search.exact import Exact
 from longtail.inference.search.kinds import kind_of
 from longtail.inference.search.labels import Floats, Index, Labels
 
-TIMED = 200  # texts, each by itself
+TIMED_TEXTS = 200  # each by itself
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """An index that was built, and the effort that was chosen for it."""
+    """An index that was built, the effort that was chosen for it, and what it was measured to be."""
 
     index: Index
     effort: int
@@ -28,17 +27,18 @@ class Tuned:
     k: int
     p50_ms: float  # of one text
     p99_ms: float
-    n_bytes: int  # on disk, beside the vectors themselves
+    n_bytes: int  # on disk, without the vectors themselves
     build_s: float
 
     @property
     def kind(self) -> str:
         return self.index.kind
 
-    def told(self) -> dict[str, Any]:
-        """As numbers, for a file."""
-        names = ("kind", "effort", "recall", "k", "p50_ms", "p99_ms", "n_bytes", "build_s")
-        return {name: getattr(self, name) for name in names}
+    def as_dict(self) -> dict[str, str | float]:
+        """All but the index itself, for a file."""
+        sizes = {"effort": self.effort, "recall": self.recall, "k": self.k}
+        times = {"p50_ms": self.p50_ms, "p99_ms": self.p99_ms, "n_bytes": self.n_bytes, "build_s": self.build_s}
+        return {"kind": self.kind, **sizes, **times}
 
 
 def tune(
@@ -49,7 +49,7 @@ def tune(
     Args:
         vectors: (n, dim).
         bias: (n,).
-        texts: (m, dim), such as will be searched for: what recall is measured with.
+        texts: (m, dim), typical queries: recall is measured with them.
         folder: where files of the index are written.
     """
     if not 0 < recall <= 1:
@@ -85,7 +85,7 @@ def latency(index: Index, texts: Floats, k: int) -> tuple[float, float]:
     """Median and 99th percentile of the milliseconds that one text takes."""
     taken = []
     index.search(texts[:1], k)
-    for row in range(min(TIMED, len(texts))):
+    for row in range(min(TIMED_TEXTS, len(texts))):
         began = time.perf_counter()
         index.search(texts[row : row + 1], k)
         taken.append(1e3 * (time.perf_counter() - began))

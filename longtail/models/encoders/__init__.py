@@ -1,1 +1,1 @@
-"""Token rows to vectors."""
+"""Encoders: token rows to embeddings."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longtail.core.errors import SettingError
+from longtail.core.checks import Positive, ShareBelowOne
 from longtail.core.kernels.bags import few_bags
-from longtail.models.encoders.dropout import Dropout, check_share
+from longtail.models.encoders.base import Encoder, EncoderSettings, OnnxText
+from longtail.models.encoders.context import RowContext
+from longtail.models.encoders.dropout import Dropout
 from longtail.models.encoders.spectral import SpectralLinear
-from longtail.models.ragged import TokenBatch
 from longtail.models.table import few, weighted_sum
+from longtail.tokens.rows import TokenRows
 
-BLOCKS = ("scaled", "gated", "plain")
 FEW_TEXTS = 8  # for which a product of matrices is not worth its start
 
 
@@ -43,7 +45,7 @@ class ResidualBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class Bag:
+class Bag(EncoderSettings):
     """Settings of the bag encoder.
 
     Args:
@@ -53,18 +55,16 @@ class Bag:
         word_dropout: the share of a text's tokens that are left out in training, new ones each time.
     """
 
-    dim: int = 300
-    dropout: float = 0.5
-    block: str = "scaled"
-    word_dropout: float = 0.0
+    reads_order: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        if self.block not in BLOCKS:
-            raise SettingError(f"block came as {self.block!r}; wanted one of {', '.join(BLOCKS)}.")
-        if self.dim < 1:
-            raise SettingError(f"dim came as {self.dim}; wanted 1 or more.")
-        check_share("dropout", self.dropout)
-        check_share("word_dropout", self.word_dropout)
+    dim: Positive = 300
+    dropout: ShareBelowOne = 0.5
+    block: Literal["scaled", "gated", "plain"] = "scaled"
+    word_dropout: ShareBelowOne = 0.0
+
+    @property
+    def active_dropout(self) -> float:
+        return self.dropout
 
     @property
     def output_dim(self) -> int:
@@ -74,7 +74,11 @@ class Bag:
         return BagEncoder(self)
 
 
-class BagEncoder(nn.Module):
+class BagEncoder(Encoder):
+    """The weighted sum of a text's token vectors, through one block; behind the sum stand ReLUs and products alone."""
+
+    is_linear_in_tokens: ClassVar[bool] = True
+
     def __init__(self, settings: Bag) -> None:
         super().__init__()
         self.settings = settings
@@ -82,14 +86,18 @@ class BagEncoder(nn.Module):
         self.block = nn.Linear(settings.dim, settings.dim) if settings.block == "plain" else None
         self.residual = None if settings.block == "plain" else ResidualBlock(settings.dim, settings.dropout, settings.block)
 
-    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+    @property
+    def hidden_dim(self) -> int:
+        return self.settings.dim
+
+    def forward(self, batch: TokenRows, table: Tensor, context: RowContext | None = None) -> Tensor:
         if self.training and self.settings.word_dropout:
-            kept = torch.rand_like(tokens.weights) >= self.settings.word_dropout
-            tokens = TokenBatch(tokens.ids, tokens.weights * kept, tokens.offsets)
-        if self.block is not None and not torch.is_grad_enabled() and not self.training and self._few(tokens, table):
-            arrays = (tensor.detach().numpy() for tensor in (tokens.ids, tokens.weights, tokens.offsets, table))
+            kept = torch.rand_like(batch.weights) >= self.settings.word_dropout
+            batch = batch.with_weights(batch.weights * kept)
+        if self.block is not None and not torch.is_grad_enabled() and not self.training and self._few(batch, table):
+            arrays = (tensor.detach().numpy() for tensor in (batch.ids, batch.weights, batch.offsets, table))
             return torch.from_numpy(few_bags(*arrays, self.block.weight.detach().numpy(), self.block.bias.detach().numpy()))
-        text = weighted_sum(tokens, table)  # (b, dim)
+        text = weighted_sum(batch, table)  # (b, dim)
         if self.residual is not None:
             text = functional.relu(self.residual(text))
         else:
@@ -99,9 +107,35 @@ class BagEncoder(nn.Module):
         vectors: Tensor = self.dropout(text)
         return vectors
 
-    def _few(self, tokens: TokenBatch, table: Tensor) -> bool:
-        return len(tokens.offsets) <= FEW_TEXTS + 1 and few(tokens, table)
+    def _few(self, batch: TokenRows, table: Tensor) -> bool:
+        return len(batch) <= FEW_TEXTS and few(batch, table)
 
-    def project(self, hidden: Tensor, task: str) -> Tensor:
-        """The text's vector for a task; here one vector serves all."""
-        return hidden
+    def onnx(self, table: Tensor, project: nn.Module, sample: TokenRows) -> OnnxText:
+        inputs = {"ids": sample.ids, "weights": sample.weights, "offsets": sample.offsets}
+        return OnnxText(OnnxBag(self, table, project), inputs, {"ids": {0: "tokens"}, "weights": {0: "tokens"}, "offsets": {0: "ends"}})
+
+
+class OnnxBag(nn.Module):
+    """The bag in operations that ONNX has: rows are summed by a product with 0 and 1."""
+
+    def __init__(self, encoder: BagEncoder, table: Tensor, project: nn.Module) -> None:
+        super().__init__()
+        self.table, self.ends, self.encoder = table, project, encoder
+        self.matrix = None if encoder.residual is None else encoder.residual.linear.normed_weight().detach()
+
+    def forward(self, ids: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
+        places = torch.arange(ids.shape[0])
+        inside = (places[None] >= offsets[:-1, None]) & (places[None] < offsets[1:, None])  # (b, n)
+        text = inside.float() @ (weights[:, None] * functional.embedding(ids, self.table))
+        if self.encoder.residual is None:
+            text = functional.relu(text)
+            assert self.encoder.block is not None
+            text = text + functional.relu(self.encoder.block(text))
+        else:
+            assert self.matrix is not None
+            changed = functional.linear(functional.relu(text), self.matrix)
+            weight = self.encoder.residual.weight
+            gates = torch.sigmoid(weight) if self.encoder.residual.gate == "gated" else (weight, 1.0)
+            text = functional.relu(gates[0] * changed + gates[1] * text)
+        found: Tensor = self.ends(text)
+        return found

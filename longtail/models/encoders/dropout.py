@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from longtail.core.checks import ShareBelowOne, refusal, refused
 from longtail.core.errors import SettingError
 from longtail.core.kernels.dropout import LEVELS, drop
 from longtail.models.bits import numbers_of
 
 
 class Dropout(nn.Module):
-    """In training a share of the numbers becomes 0, others each time, and the rest grows to keep the mean; in evaluation nothing happens.
+    """In training a share of the values becomes 0, others each time, and the rest grows to keep the mean; in evaluation nothing happens.
 
     On a CPU one seed a call comes from torch's generator, so a run that goes on from a saved generator drops the same.
 
@@ -25,7 +26,9 @@ class Dropout(nn.Module):
 
     def __init__(self, share: float) -> None:
         super().__init__()
-        check_share("dropout", share)
+        wanted = refusal(ShareBelowOne, share)
+        if wanted is not None:
+            raise SettingError(refused("dropout", share, wanted, ShareBelowOne))
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,12 +46,6 @@ def dropped(x: Tensor, share: float) -> Tensor:
         return functional.dropout(x, share)
     found: Tensor = _Dropped.apply(x, int(torch.randint(2**63 - 1, ())), share)
     return found
-
-
-def check_share(setting: str, share: float) -> None:
-    """A share of what there is that can be left out."""
-    if not 0 <= share < 1:
-        raise SettingError(f"{setting} came as {share}; wanted a share from 0 to below 1.")
 
 
 class _Dropped(torch.autograd.Function):

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from longtail.models.encoders.base import Encoder
+from longtail.models.encoders.context import RowContext
 from longtail.models.encoders.dropout import Dropout
 from longtail.models.encoders.inception import STRIDE, TASKS, InceptionSettings, Narrow, Projection, Wide, Words, by_length, part_of
-from longtail.models.ragged import TokenBatch
+from longtail.tokens.rows import TokenRows
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,12 @@ class InceptionExperts(InceptionSettings):
         return ExpertsEncoder(self)
 
 
-class ExpertsEncoder(nn.Module):
+class ExpertsEncoder(Encoder):
     """Token places -> maps of each text, from which the second layer and the head of a task make its vector."""
 
     def __init__(self, settings: InceptionExperts) -> None:
         super().__init__()
+        self.settings = settings
         channels = settings.channels
         self.words = Words(settings)
         self.experts = Wide(channels, settings.widths)
@@ -39,10 +42,14 @@ class ExpertsEncoder(nn.Module):
         self.dropout = Dropout(settings.dropout)
         self.projections = nn.ModuleDict({task: nn.Sequential(Narrow(channels, channels), Projection(settings)) for task in TASKS})
 
-    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+    @property
+    def hidden_dim(self) -> int:
+        return self.settings.channels * self.settings.dim // STRIDE
+
+    def forward(self, batch: TokenRows, table: Tensor, context: RowContext | None = None) -> Tensor:
         """Maps that all tasks share: (b, channels, dim / 4)."""
-        tokens, back = by_length(tokens)
-        words = self.words(tokens, table)  # (b, channels, dim)
+        batch, back = by_length(batch)
+        words = self.words(batch, table)  # (b, channels, dim)
         routes = self.router(words)  # (b, experts)
         maps = self.experts(words).unflatten(1, (routes.shape[1], -1))  # (b, experts, channels, dim / 4)
         chosen = torch.einsum("be,becd->bcd", routes, maps)

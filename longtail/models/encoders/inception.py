@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from longtail.core.checks import Positive, ShareBelowOne
 from longtail.core.errors import SettingError, UnknownName
-from longtail.core.kernels.bags import take_rows
-from longtail.models.encoders.dropout import Dropout, check_share
+from longtail.models.encoders.base import Encoder, EncoderSettings
+from longtail.models.encoders.context import RowContext
+from longtail.models.encoders.dropout import Dropout
 from longtail.models.encoders.spectral import SpectralLinear
-from longtail.models.ragged import TokenBatch, row_of_each
+from longtail.tokens.rows import TokenRows
 
 TASKS = ("labels", "clusters")
 STRIDE = 4  # of both layers of convolutions
@@ -24,7 +26,7 @@ ALIKE_UP_TO = 16  # words; longer texts are few, and go together
 
 
 @dataclass(frozen=True)
-class InceptionSettings:
+class InceptionSettings(EncoderSettings):
     """Settings that both forms of the encoder have.
 
     Args:
@@ -37,24 +39,23 @@ class InceptionSettings:
     """
 
     dim: int = 300
-    max_words: int = 32
-    channels: int = 32
+    max_words: Positive = 32
+    channels: Positive = 32
     widths: tuple[int, ...] = (4, 8, 16)
-    dropout: float = 0.25
-    classifier_dropout: float = 0.5
+    dropout: ShareBelowOne = 0.25
+    classifier_dropout: ShareBelowOne = 0.5
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         # the second layer must leave two places or more: the batch norm behind it cannot train on one text of one place
         if self.dim % STRIDE or self.dim < STRIDE * (LAST_WIDTH + STRIDE):
             least = STRIDE * (LAST_WIDTH + STRIDE)
             raise SettingError(f"dim came as {self.dim}; wanted a multiple of {STRIDE}, {least} or more, such as 128 or 300.")
-        for setting, value in (("max_words", self.max_words), ("channels", self.channels)):
-            if value < 1:
-                raise SettingError(f"{setting} came as {value}; wanted 1 or more.")
         if not self.widths or any(width % 2 or not STRIDE <= width <= self.dim for width in self.widths):
             raise SettingError(f"widths came as {self.widths}; wanted even numbers from {STRIDE} to dim={self.dim}, such as (4, 8, 16).")
-        for setting, share in (("dropout", self.dropout), ("classifier_dropout", self.classifier_dropout)):
-            check_share(setting, share)
+
+    @property
+    def active_dropout(self) -> float:
+        return self.dropout
 
     @property
     def output_dim(self) -> int:
@@ -75,11 +76,12 @@ class Inception(InceptionSettings):
         return InceptionEncoder(self)
 
 
-class InceptionEncoder(nn.Module):
+class InceptionEncoder(Encoder):
     """Token places -> features of each text, which the head of a task turns into its vector."""
 
     def __init__(self, settings: Inception) -> None:
         super().__init__()
+        self.settings = settings
         n_maps = settings.channels * len(settings.widths)
         self.words = Words(settings)
         self.wide = Wide(settings.channels, settings.widths)
@@ -88,10 +90,14 @@ class InceptionEncoder(nn.Module):
         self.narrow = Narrow(n_maps, settings.channels)
         self.projections = nn.ModuleDict({task: Projection(settings) for task in TASKS})
 
-    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+    @property
+    def hidden_dim(self) -> int:
+        return self.settings.output_dim
+
+    def forward(self, batch: TokenRows, table: Tensor, context: RowContext | None = None) -> Tensor:
         """Features that all tasks share: (b, output_dim)."""
-        tokens, back = by_length(tokens)
-        maps = self.wide(self.words(tokens, table))  # (b, widths * channels, dim / 4)
+        batch, back = by_length(batch)
+        maps = self.wide(self.words(batch, table))  # (b, widths * channels, dim / 4)
         features: Tensor = self.narrow(self.dropout(self.norm(functional.gelu(maps))))
         return features if back is None else features[back]
 
@@ -114,7 +120,7 @@ class Words(nn.Module):
         self.norm = nn.BatchNorm1d(settings.channels)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+    def forward(self, tokens: TokenRows, table: Tensor) -> Tensor:
         # dropout comes before padding: there is nothing to drop from zeros
         vectors = self.dropout(functional.embedding(tokens.ids, table))  # (n, dim)
         weights = self.across_words.weigh.normed_weight(), self.across_dims.weigh.normed_weight()
@@ -122,7 +128,7 @@ class Words(nn.Module):
         channels: Tensor = self.dropout(self.norm(functional.gelu(mixed[0] if len(mixed) == 1 else torch.cat(mixed))))
         return channels
 
-    def _parts(self, vectors: Tensor, tokens: TokenBatch) -> Iterator[tuple[Tensor, TokenBatch]]:
+    def _parts(self, vectors: Tensor, tokens: TokenRows) -> Iterator[tuple[Tensor, TokenRows]]:
         """Texts of like length together, where `by_length` has put them beside each other: shorter ones then have fewer zeros to carry."""
         if tokens.offsets.device.type != "cpu" or len(tokens.offsets) <= FEW_TEXTS:
             yield vectors, tokens
@@ -136,9 +142,9 @@ class Words(nn.Module):
         for part, (start, end) in zip(parts, zip([0, *texts], texts, strict=False), strict=True):
             offsets = tokens.offsets[start : end + 1]
             own = slice(int(offsets[0]), int(offsets[-1]))
-            yield part, TokenBatch(tokens.ids[own], tokens.weights[own], offsets - offsets[0])
+            yield part, TokenRows(tokens.ids[own], tokens.weights[own], offsets - offsets[0], tokens.n_tokens)
 
-    def _mixed(self, vectors: Tensor, tokens: TokenBatch, by_words: Tensor, by_dims: Tensor) -> Tensor:
+    def _mixed(self, vectors: Tensor, tokens: TokenRows, by_words: Tensor, by_dims: Tensor) -> Tensor:
         """(b, channels, dim)."""
         words = padded(vectors, tokens, length_for(tokens, self.max_words))  # (b, length, dim)
         words = self.across_dims(self.across_words(words, by_words), by_dims)
@@ -146,16 +152,15 @@ class Words(nn.Module):
         return torch.baddbmm(self.bias, mix, words)  # a convolution of width 1, in less time
 
 
-def by_length(tokens: TokenBatch) -> tuple[TokenBatch, Tensor | None]:
+def by_length(tokens: TokenRows) -> tuple[TokenRows, Tensor | None]:
     """On a CPU the shortest texts first, and the place of each text among them; a few, or those elsewhere, as they are."""
     if tokens.offsets.device.type != "cpu" or len(tokens.offsets) <= FEW_TEXTS:
         return tokens, None
     order = torch.argsort(tokens.offsets.diff(), stable=True)
-    arrays = (tensor.numpy() for tensor in (tokens.ids, tokens.weights, tokens.offsets, order))
-    return TokenBatch(*map(torch.from_numpy, take_rows(*arrays))), torch.argsort(order)
+    return tokens.take(order), torch.argsort(order)
 
 
-def length_for(tokens: TokenBatch, max_words: int) -> int:
+def length_for(tokens: TokenRows, max_words: int) -> int:
     """Words to make room for. On the CPU those of the longest text: zeros cost as much as words, and titles have few words.
 
     Elsewhere always max_words, since to ask for the longest would stop the host until the device has caught up.
@@ -166,10 +171,10 @@ def length_for(tokens: TokenBatch, max_words: int) -> int:
     return min(max_words, int(longest))
 
 
-def padded(vectors: Tensor, tokens: TokenBatch, length: int) -> Tensor:
+def padded(vectors: Tensor, tokens: TokenRows, length: int) -> Tensor:
     """Vectors of the token places, (n, dim), as (b, length, dim): long texts are cut, short ones end in zeros. No host sync."""
     n_texts, dim = len(tokens.offsets) - 1, vectors.shape[1]
-    text = row_of_each(tokens)  # (n,)
+    text = tokens.row_of_each()  # (n,)
     place = torch.arange(len(text), device=text.device) - tokens.offsets[text]
     # what is cut goes into one row behind the last: to leave it out, the host would have to know how much it is
     slot = torch.where(place < length, text * length + place, n_texts * length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,18 +13,20 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+from longtail.core.checks import NonNegative, Positive, ShareBelowOne
 from longtail.core.errors import SettingError
 from longtail.core.values import Offsets
 from longtail.data.minilm import MINILM
-from longtail.models.encoders.dropout import Dropout, check_share
+from longtail.models.encoders.base import Architecture, Encoder, EncoderSettings, OnnxText, PooledTransformer
+from longtail.models.encoders.context import RowContext
+from longtail.models.encoders.dropout import Dropout
 from longtail.models.encoders.lengths import runs_of_like_length
 from longtail.models.encoders.packed import can_pack, packed
 from longtail.models.encoders.weights import attend_by, bert_config, config_of, from_config, from_folder, most_positions, widths
-from longtail.models.ragged import TokenBatch
 from longtail.tokens.folder import model_folder
+from longtail.tokens.rows import TokenRows
 
 NONE = "none"
-POOLINGS = ("mean", "cls")
 # what it takes to begin a run of texts, in tokens that could be computed meanwhile, and the most tokens of one: on a CPU layers run at
 # full speed on a few hundred tokens, and a GPU waits for the host to launch the kernels of all layers
 CPU_START, CPU_MOST = 32, 1 << 13
@@ -32,10 +34,11 @@ GPU_START, GPU_MOST = 1 << 14, 1 << 16
 # tokens up to which plain products of matrices attend in half the time of fused kernels, whose tiles of 64 x 64 stay mostly empty. The
 # backward pass of torch's memory-efficient kernel also fails on such texts now and then (illegal instruction, H200, torch 2.11)
 SHORT = 64
+MOST_TEXTS, FEWEST_TEXTS = 1024, 64  # that are encoded at a time, once memory has run out
 
 
 @dataclass(frozen=True)
-class Transformer:
+class Transformer(EncoderSettings):
     """Settings of the transformer encoder.
 
     Args:
@@ -55,29 +58,24 @@ class Transformer:
     """
 
     model: str = MINILM
-    pooling: str = "mean"
-    projection: int = 0
-    dropout: float = 0.1
+    pooling: Literal["mean", "cls"] = "mean"
+    projection: NonNegative = 0
+    dropout: ShareBelowOne = 0.1
     frozen: bool = False
-    adapter: int = 0
-    depths: int = 1
-    hidden: int = 384
-    layers: int = 6
-    attention_heads: int = 12
-    texts_at_once: int = 0
+    adapter: NonNegative = 0
+    depths: Positive = 1
+    hidden: Positive = 384
+    layers: Positive = 6
+    attention_heads: Positive = 12
+    texts_at_once: NonNegative = 0
 
-    def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise SettingError(f"pooling came as {self.pooling!r}; wanted one of {', '.join(POOLINGS)}.")
-        check_share("dropout", self.dropout)
-        for least, settings in ((0, ("projection", "adapter", "texts_at_once")), (1, ("depths", "hidden", "layers", "attention_heads"))):
-            for setting in settings:
-                if getattr(self, setting) < least:
-                    raise SettingError(f"{setting} came as {getattr(self, setting)}; wanted {least} or more.")
+    def check(self) -> None:
         if self.depths > 1 and not self.adapter:
             raise SettingError(f"depths came as {self.depths} without an adapter to join them; wanted adapter = 4096 or so, or depths = 1.")
         if self.hidden % self.attention_heads:
-            raise SettingError(f"hidden came as {self.hidden} with {self.attention_heads} attention heads; wanted a multiple of attention_heads.")
+            raise SettingError(
+                f"hidden came as {self.hidden} with {self.attention_heads} attention heads; wanted a multiple of attention_heads."
+            )
 
     @property
     def dim(self) -> int:
@@ -89,6 +87,14 @@ class Transformer:
         return self.projection or self._widths[1]
 
     @property
+    def active_dropout(self) -> float | None:
+        return self.dropout if self.projection else None
+
+    @property
+    def learns(self) -> bool:
+        return not self.frozen or bool(self.adapter or self.projection)
+
+    @property
     def _widths(self) -> tuple[int, int]:
         return (self.hidden, self.hidden) if self.model == NONE else widths(model_folder(self.model))
 
@@ -98,23 +104,25 @@ class Transformer:
             return self.rebuild(bert_config(self.hidden, self.layers, self.attention_heads))
         return TransformerEncoder(self, *from_folder(model_folder(self.model)))
 
-    def rebuild(self, architecture: dict[str, Any]) -> TransformerEncoder:
+    def rebuild(self, architecture: Architecture | None) -> TransformerEncoder:
         """The module whose `architecture` this was, for weights that come from elsewhere: the model's folder is not looked at."""
-        return TransformerEncoder(self, from_config(architecture))
+        return self.build() if architecture is None else TransformerEncoder(self, from_config(architecture))
 
 
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(Encoder):
     """Token places -> one vector a text. Word embeddings are the table handed along; all else is the model's own."""
+
+    is_mostly_products: ClassVar[bool] = True
 
     def __init__(self, settings: Transformer, model: Any, word_vectors: Tensor | None = None) -> None:
         super().__init__()
         self.settings = settings
         self.model = model
-        self.word_vectors = word_vectors  # (n, dim) for rows 1 to n of the table; no part of what is saved, and free to be set to None
+        self.word_vectors = word_vectors  # (n, dim) for rows 1 to n of the table; no part of what is saved
         self.texts_at_once = settings.texts_at_once  # made smaller when memory runs out
         width = int(model.config.hidden_size)
         self.depths = _spread(settings, model.config.num_hidden_layers) if settings.depths > 1 else ()
-        self.hidden = width * settings.depths
+        self.width = width * settings.depths
         self.most_tokens = most_positions(model)
         self.adapter = Adapter(width, settings.depths, settings.adapter, settings.dropout) if settings.adapter else None
         self.projections = nn.ModuleDict()
@@ -134,49 +142,65 @@ class TransformerEncoder(nn.Module):
         self.model.requires_grad_(requires_grad and not self.settings.frozen)
         return self
 
-    def architecture(self) -> dict[str, Any]:
+    @property
+    def hidden_dim(self) -> int:
+        return self.width
+
+    @property
+    def frozen(self) -> bool:
+        return self.settings.frozen
+
+    def architecture(self) -> Architecture:
         """What `Transformer.rebuild` makes the same module of, without its weights; JSON can hold it."""
         return config_of(self.model)
 
-    def fits(self, n_tokens: int) -> None:
-        """Raise where the tokens of a tokenizer, `n_tokens` with padding, are not those that the model has vectors for."""
-        if self.word_vectors is not None and len(self.word_vectors) != n_tokens - 1:
+    def take_token_vectors(self, n_tokens: int) -> Tensor | None:
+        vectors = self.word_vectors
+        if vectors is not None and len(vectors) != n_tokens - 1:
             raise SettingError(
                 f"The tokenizer does not fit the encoder: it has {n_tokens - 1:,} tokens, and {self.settings.model} has "
-                f"{len(self.word_vectors):,} word vectors. Wanted tokens.kind=pretrained with tokens.model={self.settings.model}."
+                f"{len(vectors):,} word vectors. Wanted tokens.kind=pretrained with tokens.model={self.settings.model}."
             )
+        self.word_vectors = None
+        return vectors
 
-    def forward(self, tokens: TokenBatch, table: Tensor) -> Tensor:
+    def shrink(self) -> str | None:
+        if 0 < self.texts_at_once <= FEWEST_TEXTS:
+            return None
+        self.texts_at_once = self.texts_at_once // 2 or MOST_TEXTS
+        return f"{self.texts_at_once:,} texts encoded at a time"
+
+    def forward(self, batch: TokenRows, table: Tensor, context: RowContext | None = None) -> Tensor:
         """(b, hidden), depth by depth; zeros for a text without tokens."""
-        if tokens.read is not None:
-            return tokens.read
-        lengths = tokens.offsets.diff().cpu().numpy()
+        if batch.encoded is not None:
+            return batch.encoded
+        lengths = batch.lengths.cpu().numpy()
         if self.most_tokens is not None and len(lengths) and lengths.max() > self.most_tokens:
             raise SettingError(
                 f"A text of {lengths.max()} tokens came, and {self.settings.model} takes {self.most_tokens}; "
                 f"wanted tokens.max_tokens={self.most_tokens} or less."
             )
-        if len(tokens.ids) and can_pack(self.model, int(lengths.max()), table.device):
-            return self._end_to_end(tokens, table, lengths)
+        if len(batch.ids) and can_pack(self.model, int(lengths.max()), table.device):
+            return self._end_to_end(batch, table, lengths)
         order = np.argsort(lengths, kind="stable")
         ascending = lengths[order]
         n_empty = int(np.searchsorted(ascending, 1))
         rows = torch.from_numpy(order).to(table.device)
-        starts, ends = tokens.offsets[rows, None], tokens.offsets[rows + 1, None]  # (b, 1)
-        found = [torch.zeros(n_empty, self.hidden, device=table.device)]
+        starts, ends = batch.offsets[rows, None], batch.offsets[rows + 1, None]  # (b, 1)
+        found = [torch.zeros(n_empty, self.width, device=table.device)]
         for first, stop in self._runs(ascending[n_empty:], table.device):
             run = slice(n_empty + first, n_empty + stop)
             width = int(ascending[run.stop - 1])
             places = starts[run] + torch.arange(width, device=table.device)  # (texts of the run, width)
             inside = places < ends[run] if ascending[run.start] < width else None
-            ids = tokens.ids[places.clamp_(max=len(tokens.ids) - 1)]
+            ids = batch.ids[places.clamp_(max=len(batch.ids) - 1)]
             if self.texts_at_once and torch.is_grad_enabled():
-                found.append(checkpoint(self._pooled, ids, inside, table, use_reentrant=False))
+                found.append(checkpoint(self.pooled, ids, inside, table, use_reentrant=False))
             else:
-                found.append(self._pooled(ids, inside, table))
+                found.append(self.pooled(ids, inside, table))
         return torch.cat(found)[torch.argsort(rows)]
 
-    def _end_to_end(self, tokens: TokenBatch, table: Tensor, lengths: Offsets) -> Tensor:
+    def _end_to_end(self, batch: TokenRows, table: Tensor, lengths: Offsets) -> Tensor:
         """What `forward` gives, without padding."""
         ends = np.concatenate([[0], np.cumsum(lengths)])
         most = CPU_MOST if table.device.type == "cpu" else GPU_MOST
@@ -184,8 +208,8 @@ class TransformerEncoder(nn.Module):
         while first < len(lengths):
             stop = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
             stop = min(stop, first + (self.texts_at_once or len(lengths)))
-            ids = tokens.ids[ends[first] : ends[stop]]
-            inputs = ids, tokens.offsets[first : stop + 1] - tokens.offsets[first], int(lengths[first:stop].max()), table
+            ids = batch.ids[ends[first] : ends[stop]]
+            inputs = ids, batch.offsets[first : stop + 1] - batch.offsets[first], int(lengths[first:stop].max()), table
             if self.texts_at_once and torch.is_grad_enabled():
                 found.append(checkpoint(self._pooled_end_to_end, *inputs, use_reentrant=False))
             else:
@@ -207,7 +231,7 @@ class TransformerEncoder(nn.Module):
         cost, most = (CPU_START, CPU_MOST) if device.type == "cpu" else (GPU_START, GPU_MOST)
         return runs_of_like_length(lengths, cost, most, self.texts_at_once or len(lengths))
 
-    def _pooled(self, ids: Tensor, inside: Tensor | None, table: Tensor) -> Tensor:
+    def pooled(self, ids: Tensor, inside: Tensor | None, table: Tensor) -> Tensor:
         """One vector a text, (b, hidden), of ids (b, width), of which those `inside` are the text's own; None: all are."""
         vectors = functional.embedding(ids, table)  # (b, width, dim)
         if inside is not None:
@@ -235,8 +259,41 @@ class TransformerEncoder(nn.Module):
             hidden = self.adapter(hidden)
         if not self.projections:
             return hidden
-        vectors: Tensor = self.projections[task if task in self.projections else "labels"](hidden)
+        vectors: Tensor = self.projections[self._projection_of(task)](hidden)
         return vectors
+
+    def _projection_of(self, task: str) -> str:
+        return task if task in self.projections else "labels"
+
+    def onnx(self, table: Tensor, project: nn.Module, sample: TokenRows) -> OnnxText:
+        lengths = sample.lengths
+        padded = torch.zeros(len(lengths), int(lengths.max()), dtype=torch.int64)
+        padded[torch.arange(padded.shape[1]) < lengths[:, None]] = sample.ids
+        return OnnxText(OnnxTransformer(self, table, project), {"ids": padded}, {"ids": {0: "texts", 1: "tokens"}})
+
+    def pooled_transformer(self, task: str) -> PooledTransformer:
+        if self.adapter is not None:
+            raise SettingError("A sentence-transformers folder has no place for the adapter behind the transformer; wanted --to onnx.")
+        dense, activation = None, ""
+        if self.projections:
+            name = self._projection_of(task)
+            projection = self.projections[name]
+            assert isinstance(projection, nn.Sequential) and isinstance(projection[0], nn.Linear)
+            dense = projection[0]
+            activation = "torch.nn.modules.activation.Tanh" if name == "labels" else "torch.nn.modules.linear.Identity"
+        return PooledTransformer(self.architecture(), self.model.state_dict(), self.settings.pooling, self.width, dense, activation)
+
+
+class OnnxTransformer(nn.Module):
+    """The transformer on ids in a table; 0 behind the end of a text."""
+
+    def __init__(self, encoder: TransformerEncoder, table: Tensor, project: nn.Module) -> None:
+        super().__init__()
+        self.table, self.ends, self.encoder = table, project, encoder
+
+    def forward(self, ids: Tensor) -> Tensor:
+        found: Tensor = self.ends(self.encoder.pooled(ids, ids > 0, self.table))
+        return found
 
 
 class Adapter(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
@@ -49,9 +49,9 @@ def from_folder(folder: Path) -> tuple[Any, Tensor]:
     return _without_words(model.float())
 
 
-def from_config(told: dict[str, Any]) -> Any:
+def from_config(told: Mapping[str, object]) -> Any:
     """The model that a config describes, with weights drawn from torch's generator."""
-    rest = dict(told)
+    rest: dict[str, Any] = dict(told)
     kind = rest.pop("model_type", None)
     rest["vocab_size"] = (rest.get("pad_token_id") or 0) + 1  # word embeddings are taken out at once: no need to make many
     with _quiet():

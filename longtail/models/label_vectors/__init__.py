@@ -1,1 +1,1 @@
-"""CLASSIFY: label ids -> label vectors, and their scores."""
+"""Label vectors: label ids to vectors, and the scores of texts against them."""

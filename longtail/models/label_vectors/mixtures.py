@@ -11,8 +11,6 @@ from torch.nn import functional
 from longtail.models.encoders.dropout import Dropout
 from longtail.models.encoders.spectral import SpectralLinear
 
-MIXTURES = ("sum", "gated", "attention")
-
 
 def mixture(name: str, n_parts: int, dim: int, dropout: float) -> nn.Module:
     """A module from a list of `n_parts` tensors (m, dim) to one; a single part is passed on as it is."""

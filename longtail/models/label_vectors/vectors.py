@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -11,25 +12,25 @@ from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch.nn import functional
 
+from longtail.core.checks import Dropout, OneOf, Positive, Settings
 from longtail.core.errors import DataError, SettingError
 from longtail.models.encoders.bag import ResidualBlock
-from longtail.models.encoders.dropout import check_share
-from longtail.models.label_vectors.mixtures import MIXTURES, mixture
-from longtail.models.ragged import RaggedRows, TokenBatch
+from longtail.models.encoders.context import RowNeighbours
+from longtail.models.label_vectors.mixtures import mixture
 from longtail.models.table import EveryRow, Table, weighted_sum
+from longtail.tokens.ragged import with_sorted_ids
+from longtail.tokens.rows import TokenRows
 
 PARTS = ("text", "graph", "free", "encoded")
-CONVOLUTIONS = ("gale", "lightgcn", "gcn")
-STARTS = ("random", "text", "graph", "encoded")
-BLOCKS = ("scaled", "gated", "none")
+LabelParts = tuple[Annotated[str, OneOf(PARTS)], ...]
 AT_ONCE = 1 << 14  # labels whose texts are summed in one go
 NEARLY_ALL = 3  # a third of the labels is nearly all
 FIRST_BIAS = -6.0  # a chance of 1 in 400: nearly every label is wrong for a row, and learning that by steps would take long
 
 
 @dataclass(frozen=True)
-class LabelVectors:
-    """Settings of the label side.
+class LabelVectors(Settings):
+    """Settings of a tower: what label vectors are made of.
 
     Args:
         parts: any of "text" (the sum of its text's token vectors, LTE), "graph" (of its neighbours' texts, GALE), "free" (a vector of
@@ -44,30 +45,19 @@ class LabelVectors:
         unit: vectors of labels and of texts are scaled to length 1, so that scores are cosines.
     """
 
-    parts: tuple[str, ...] = ("free",)
-    mix: str = "sum"
-    order: int = 1
-    convolution: str = "gale"
-    start: str = "random"
-    dropout: float = 0.2
-    block: str = "scaled"
+    parts: LabelParts = ("free",)
+    mix: Literal["sum", "gated", "attention"] = "sum"
+    order: Positive = 1
+    convolution: Literal["gale", "lightgcn", "gcn"] = "gale"
+    start: Literal["random", "text", "graph", "encoded"] = "random"
+    dropout: Dropout = 0.2
+    block: Literal["scaled", "gated", "none"] = "scaled"
     bias: bool = True
     unit: bool = False
 
-    def __post_init__(self) -> None:
-        for what, value, known in (
-            ("mix", self.mix, MIXTURES),
-            ("convolution", self.convolution, CONVOLUTIONS),
-            ("start", self.start, STARTS),
-            ("block", self.block, BLOCKS),
-        ):
-            if value not in known:
-                raise SettingError(f"{what} came as {value!r}; wanted one of {', '.join(known)}.")
-        if not self.parts or set(self.parts) - set(PARTS) or len(set(self.parts)) != len(self.parts):
+    def check(self) -> None:
+        if not self.parts or len(set(self.parts)) != len(self.parts):
             raise SettingError(f"parts came as {list(self.parts)}; wanted some of {', '.join(PARTS)}, each once.")
-        if self.order < 1:
-            raise SettingError(f"order came as {self.order}; wanted 1 or more.")
-        check_share("dropout", self.dropout)
 
     @property
     def needs_graph(self) -> bool:
@@ -105,7 +95,7 @@ class LabelVectors:
         return rows
 
     def build(
-        self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device, sequences: RaggedRows | None = None
+        self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device, sequences: TokenRows | None = None
     ) -> LabelTower:
         return LabelTower(self, n_labels, dim, rows, device, sequences)
 
@@ -125,14 +115,15 @@ class LabelTower(nn.Module):
         dim: int,
         rows: Sequence[csr_matrix],
         device: torch.device,
-        sequences: RaggedRows | None = None,
+        sequences: TokenRows | None = None,
     ) -> None:
         super().__init__()
         if "encoded" in settings.parts and sequences is None:
             raise DataError("The labels have no texts, which this recipe's label vectors are made of; type labels.parts=free.")
         self.sequences = sequences if "encoded" in settings.parts else None
         self.settings, self.n_labels, self.dim = settings, n_labels, dim
-        self.texts = [RaggedRows.of(part, device) for part in rows]
+        self.neighbours: RowNeighbours | None = None  # of label texts, once an encoder has asked for their context
+        self.texts = [_on(part, device) for part in rows]
         self._rows, self._every = list(rows), list[EveryRow]()
         self.blocks = nn.ModuleList(self._block(place) for place in range(len(rows)))
         self.free = Table(n_labels, dim, scale=0.02) if "free" in settings.parts else None
@@ -162,20 +153,20 @@ class LabelTower(nn.Module):
     def start_free_at(self, rows: csr_matrix, table: Tensor) -> None:
         """Let free vectors start as sums of these token rows."""
         assert self.free is not None
-        start = torch.cat([weighted_sum(part, table) for part in _in_pieces(RaggedRows.of(rows, table.device))])
+        start = torch.cat([weighted_sum(part, table) for part in _in_pieces(_on(rows, table.device))])
         self.free.weight.copy_(start)
 
-    def tokens(self, labels: Tensor | None) -> list[TokenBatch]:
+    def tokens(self, labels: Tensor | None) -> list[TokenRows]:
         """The token rows that `vectors` wants summed; none where it has their sums, or makes them of all labels at once."""
         if self.summed is not None or labels is None or self._nearly_all(labels):
             return []
         return [rows.take(labels) for rows in self.texts]
 
-    def to_encode(self, labels: Tensor | None) -> TokenBatch | None:
+    def to_encode(self, labels: Tensor | None) -> TokenRows | None:
         """The token rows that `vectors` wants encoded."""
         if self.sequences is None:
             return None
-        return self.sequences.all() if labels is None else self.sequences.take(labels)
+        return self.sequences.batch() if labels is None else self.sequences.take(labels)
 
     def _nearly_all(self, labels: Tensor) -> bool:
         """Whether it is cheaper to sum the texts of all labels, whose order is known, than of these."""
@@ -214,7 +205,12 @@ class LabelTower(nn.Module):
         return functional.normalize(made, dim=1) if self.settings.unit else made, bias
 
 
-def _in_pieces(rows: RaggedRows) -> Iterator[TokenBatch]:
+def _on(rows: csr_matrix, device: torch.device) -> TokenRows:
+    rows = with_sorted_ids(rows)
+    return TokenRows.from_arrays(rows.indices, rows.data, rows.indptr, rows.shape[1]).to(device)
+
+
+def _in_pieces(rows: TokenRows) -> Iterator[TokenRows]:
     places = torch.arange(len(rows), device=rows.offsets.device)
     return (rows.take(part) for part in places.split(AT_ONCE))
 

@@ -1,1 +1,1 @@
-"""."""
+"""Losses over scored labels, row by row and fused over all labels."""

@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtail.core.kernels.cross_entropy import all_wrong, log_sums, to_shares
+from longtail.core.kernels.machine import has_bfloat16_units
 from longtail.models.bits import numbers_of
-from longtail.models.ragged import TokenBatch, row_of_each
+from longtail.models.label_rows import LabelRows
 from longtail.models.top_k import best_places
 
 CHUNK_NUMBERS = 1 << 25  # scores that exist at a time: 64 MB in bfloat16
@@ -31,8 +32,7 @@ def matrix_type(device: torch.device) -> torch.dtype:
 
     On a CPU with such units a product is more than twice as fast, and the rounding is far below the noise of the batches.
     """
-    has_units = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # a private name, which not every torch has
-    if device.type == "cuda" or (device.type == "cpu" and has_units is not None and has_units()):
+    if device.type == "cuda" or (device.type == "cpu" and has_bfloat16_units()):
         return torch.bfloat16
     return torch.float32
 
@@ -47,7 +47,7 @@ def all_labels_bce(
     text: Tensor,
     vectors: Tensor,
     bias: Tensor | None,
-    targets: TokenBatch,
+    targets: LabelRows,
     row_weights: Tensor,
     numbers: int = CHUNK_NUMBERS,
     best: Tensor | None = None,
@@ -69,7 +69,7 @@ def all_labels_bce(
 
 
 def all_labels_softmax(
-    text: Tensor, vectors: Tensor, bias: Tensor | None, targets: TokenBatch, row_weights: Tensor, numbers: int = CHUNK_NUMBERS
+    text: Tensor, vectors: Tensor, bias: Tensor | None, targets: LabelRows, row_weights: Tensor, numbers: int = CHUNK_NUMBERS
 ) -> Tensor:
     """Softmax cross-entropy summed over the right labels of a row, averaged over rows: sum_p y_p (log sum_l e^s_l - s_p).
 
@@ -88,13 +88,13 @@ class _AllLabels(torch.autograd.Function):
         text: Tensor,
         vectors: Tensor,
         bias: Tensor | None,
-        targets: TokenBatch,
+        targets: LabelRows,
         row_weights: Tensor,
         numbers: int,
         best: Tensor | None,
         softmax: bool,
     ) -> Tensor:
-        pairs = (targets.ids, row_of_each(targets), targets.weights)
+        pairs = (targets.ids, targets.row_of_each(), targets.relevance)
         found: Tensor = cls.apply(text, vectors, bias, *pairs, row_weights, numbers, best, softmax)
         return found
 

@@ -12,8 +12,9 @@ from torch.nn import functional
 
 from longtail.core.kernels.shortlists import WIDTH, label_gradients, merged, shortlist_errors
 from longtail.models.bits import numbers_of
+from longtail.models.label_rows import LabelRows
 from longtail.models.losses.all_labels import matrix_type
-from longtail.models.ragged import TokenBatch, distinct_ids, row_of_each
+from longtail.tokens.ragged import distinct_ids
 
 NOTHING = -1  # an empty place of a shortlist
 PAIR_COST = 5  # how much longer a CPU takes over one pair than over one of the pairs of a large matrix product
@@ -29,27 +30,24 @@ class Candidates:
     counted: Tensor  # (b, n): false where a place is empty or a repeat
 
 
-def with_targets(shortlist: Tensor, targets: TokenBatch, n_labels: int, add_missed: bool = True) -> Candidates:
-    """Look up which of the candidates are right.
+def with_targets(shortlist: Tensor, targets: LabelRows, n_labels: int) -> Candidates:
+    """Look up which of the candidates are right, and add the right labels that the shortlist lacks.
 
     Args:
         shortlist: (b, n) label ids, -1 for an empty place.
         targets: the right labels of each row, sorted, and their relevance.
-        add_missed: put right labels that the shortlist lacks beside it; without this they are not learnt from.
     """
     if shortlist.device.type != "cpu":
-        return with_targets_anywhere(shortlist, targets, n_labels, add_missed)
-    arrays = (tensor.numpy() for tensor in (shortlist, targets.ids, targets.weights, targets.offsets))
-    labels, places, relevance, counts = map(torch.from_numpy, merged(*arrays, n_labels, add_missed, get_num_threads()))
+        return with_targets_anywhere(shortlist, targets, n_labels)
+    arrays = (tensor.numpy() for tensor in (shortlist, targets.ids, targets.relevance, targets.offsets))
+    labels, places, relevance, counts = map(torch.from_numpy, merged(*arrays, n_labels, get_num_threads()))
     return Candidates(labels, places, relevance, torch.arange(places.shape[1]) < counts[:, None])
 
 
-def with_targets_anywhere(shortlist: Tensor, targets: TokenBatch, n_labels: int, add_missed: bool) -> Candidates:
+def with_targets_anywhere(shortlist: Tensor, targets: LabelRows, n_labels: int) -> Candidates:
     """The same by torch alone."""
-    rows = row_of_each(targets)
-    if add_missed:
-        shortlist = torch.cat([shortlist, padded(targets)], dim=1)
-    shortlist = torch.sort(shortlist, dim=1).values
+    rows = targets.row_of_each()
+    shortlist = torch.sort(torch.cat([shortlist, padded(targets)], dim=1), dim=1).values
     counted = shortlist != NOTHING
     counted[:, 1:] &= shortlist[:, 1:] != shortlist[:, :-1]
     right = rows * n_labels + targets.ids  # (t,) sorted: rows in order, labels sorted within
@@ -57,19 +55,19 @@ def with_targets_anywhere(shortlist: Tensor, targets: TokenBatch, n_labels: int,
     relevance = torch.zeros(shortlist.shape, dtype=torch.float32, device=shortlist.device)
     if len(right):
         place = torch.searchsorted(right, asked).clamp_(max=len(right) - 1)
-        relevance = torch.where((right[place] == asked) & counted, targets.weights[place], relevance)
+        relevance = torch.where((right[place] == asked) & counted, targets.relevance[place], relevance)
     if shortlist.numel():  # an empty place stands for a label that is named anyway: what nobody names must not be updated
         shortlist = torch.where(shortlist == NOTHING, shortlist.amax().clamp(min=0), shortlist)
     labels, places = distinct_ids(shortlist, n_labels)
     return Candidates(labels, places, relevance, counted)
 
 
-def padded(rows: TokenBatch) -> Tensor:
+def padded(rows: LabelRows) -> Tensor:
     """(b, longest row): ragged ids with -1 in empty places."""
     lengths = rows.offsets[1:] - rows.offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
     found = torch.full((len(lengths), longest), NOTHING, dtype=torch.int64, device=rows.ids.device)
-    row = row_of_each(rows)
+    row = rows.row_of_each()
     found[row, torch.arange(len(rows.ids), device=row.device) - rows.offsets[row]] = rows.ids
     return found
 

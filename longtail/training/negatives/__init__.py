@@ -1,1 +1,1 @@
-"""SHORTLIST: which few labels are worth scoring for a text."""
+"""Negatives: which few wrong labels are worth scoring for a text."""

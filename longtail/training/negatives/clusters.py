@@ -21,7 +21,7 @@ from longtail.core.values import Floats, Ints, LabelGraph, Offsets
 from longtail.data.files import in_order
 from longtail.data.graph.normalise import square_root
 from longtail.data.graph.rows import blocks_of_equal_work, each_part, n_parts
-from longtail.data.growing import GrowingRows, Scratch
+from longtail.data.growing import GrowingRows, Scratch, bitmap
 from longtail.data.matrices import tidy
 
 BLOCK_PRODUCTS = 1 << 20  # of a sparse product, made by one thread at a time
@@ -68,13 +68,11 @@ class _Buffers(NamedTuple):
 
 
 def _buffers(n_columns: int) -> _Buffers:
-    words = n_columns // 64 + 1
     return _Buffers(
         np.zeros(n_columns),
         np.zeros(n_columns, np.bool_),
         np.empty(n_columns + 1, np.int32),  # one place more: the next is written before it is known to be new
-        np.zeros(words, np.uint64),
-        np.zeros(words // 64 + 1, np.uint64),
+        *bitmap(n_columns),
     )
 
 

@@ -1,4 +1,4 @@
-"""Attention within each of many short texts that lie end to end, on a GPU: one program a text and head, which holds all of its scores."""
+"""Attention within each of many short texts that lie end to end, on a GPU: one program a text and attention head, with all its scores."""
 
 import triton
 import triton.language as tl
@@ -17,14 +17,14 @@ def _chances(q, k, n, scale, BLOCK: tl.constexpr):
 
 @triton.jit
 def _kept(seed, SHARE: tl.constexpr, BLOCK: tl.constexpr):
-    """(BLOCK, BLOCK): what dropout makes of the chances of this program's text and head."""
+    """(BLOCK, BLOCK): what dropout makes of the chances of this program's text and attention head."""
     first = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * BLOCK * BLOCK
     return kept(first + tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], seed, SHARE)
 
 
 @triton.jit
 def _tokens(offsets, WIDTH: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr):
-    """Of this program's text and head: (BLOCK, DIM) places in rows of WIDTH numbers, (BLOCK, 1) which are its own, and how many."""
+    """Tokens of this program's text: (BLOCK, DIM) places in rows of WIDTH numbers, (BLOCK, 1) which are its own, and how many."""
     start = tl.load(offsets + tl.program_id(0))
     n = tl.load(offsets + tl.program_id(0) + 1) - start
     tokens = tl.arange(0, BLOCK)[:, None]

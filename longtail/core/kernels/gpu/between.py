@@ -1,4 +1,4 @@
-"""What stands between the matrix products of a transformer's layer, on a GPU, each in one pass over memory.
+"""Operations between the matrix products of a transformer's layer, on a GPU, each in one pass over memory.
 
 What they read and write takes longer than all of a layer's products. Sums over tokens, which are gradients of what is added to every token,
 are taken on the way: every program leaves those of its tokens behind, to be added up.

@@ -1,4 +1,4 @@
-"""What dropout takes, on a GPU: a hash of place and seed, so that the way back draws the same again and nothing is kept."""
+"""Draws of dropout, on a GPU: a hash of place and seed, so that the way back draws the same again and nothing is kept."""
 
 # triton reads the source of a kernel, in which a type such as tl.constexpr has to be there and not only its name
 import triton

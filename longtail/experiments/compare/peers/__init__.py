@@ -1,1 +1,1 @@
-"""Other people's systems, run beside longtail's own: each in a virtual environment of its own, so that pins never meet."""
+"""Baselines: other people's systems, each run in a virtual environment of its own, so that pins never meet."""

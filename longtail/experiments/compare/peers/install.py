@@ -19,7 +19,7 @@ READY = "ready"  # a file in an environment that is whole: its requirements, so 
 
 
 def peers_folder() -> Path:
-    """Where environments are: the folder that LONGTAIL_PEERS names, or build/peers."""
+    """The folder of the environments: the one that LONGTAIL_PEERS names, or build/peers."""
     return Path(os.environ.get("LONGTAIL_PEERS") or ROOT / "build" / "peers")
 
 
@@ -40,9 +40,9 @@ def install(environment: Environment) -> str | None:
     constraints = folder / "constraints.txt"
     constraints.write_text(constraints_for(environment), encoding="utf-8")
     # through the variable the constraints reach build environments too, so that nothing pulls another torch
-    told = {**os.environ, "PIP_CONSTRAINT": str(constraints.absolute()), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environ = {**os.environ, "PIP_CONSTRAINT": str(constraints.absolute()), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     for command in (["-m", "pip", "install", "--quiet", *environment.requirements], ["-c", f"import {', '.join(environment.imports)}"]):
-        done = subprocess.run([python, *command], env=told, capture_output=True, text=True)
+        done = subprocess.run([python, *command], env=environ, capture_output=True, text=True)
         if done.returncode:
             return reason(done.stderr)
     (folder / READY).write_text("\n".join(environment.requirements), encoding="utf-8")
@@ -68,14 +68,14 @@ def project(requirement: str) -> str:
 
 
 def reason(stderr: str) -> str:
-    """The line of an error output that says most: pip's first ERROR, else the last line."""
+    """The telling line of an error output: pip's first ERROR, else the last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines[-1:] or ["no reason given"])[0]
 
 
 def main(names: Sequence[str]) -> int:
-    """Make what is not ready of these peers, or of all, and tell which are."""
+    """Make the environments of these peers, or of all, that are not ready yet, and print which are."""
     try:
         wanted = [named_peer(name) for name in names] or list(PEERS.values())
     except LongtailError as error:

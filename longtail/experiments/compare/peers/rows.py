@@ -58,7 +58,7 @@ def binary(labels: csr_matrix) -> csr_matrix:
 
 
 def _features(train: Split, data: Dataset) -> tuple[csr_matrix, csr_matrix]:
-    """Of training rows and test rows."""
+    """Features of training rows and of test rows."""
     if train.texts is not None and data.test.texts is not None:
         tokenizer = TOKENS.fit(train.texts)
         return tokenizer(train.texts).to_csr(), tokenizer(data.test.texts).to_csr()

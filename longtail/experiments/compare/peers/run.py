@@ -1,4 +1,4 @@
-"""A peer trained and asked in its own environment, seen from longtail: rows go out as files, predictions come back."""
+"""Run a peer in its own environment: rows go out as files, predictions come back."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from longtail.experiments.compare.peers.table import Peer, Setting, named_peer
 COSTS = ("train_seconds", "predict_seconds", "megabytes", "peak_megabytes")
 # what sets the threads of libraries that take no such argument
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
-# nothing from outside the environment, nothing written beside the scripts, and threads that wait asleep: where others use the same
+# nothing from outside the environment, nothing written next to the scripts, and threads that wait asleep: where others use the same
 # cores, waiting in a loop made training MiniLM by two threads nine times slower than by one
-MANNERS = {"PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+ENVIRONMENT = {"PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 SETTINGS, FOUND, RESULT, OUTPUT_LOG, ERROR_LOG = "settings.json", "found.npz", "result.json", "output.log", "errors.log"
 
 
@@ -38,7 +38,7 @@ class PeerFailed(LongtailError):
 
 @dataclass(frozen=True, eq=False)
 class PeerRun:
-    """What a peer found, and what that took."""
+    """Predictions of a peer, and their costs."""
 
     found: Predictions  # of the test rows, before the filter
     train_seconds: float
@@ -69,19 +69,19 @@ def run_peer(
     """
     peer = named_peer(name)
     python = check_ready(name)
-    told = parsed_settings(peer, settings)
+    run_settings: dict[str, Setting] = parsed_settings(peer, settings)
     lacking = [what for what, there in _texts_there(train, data).items() if not there and peer.needs in (what, "label texts")]
     if lacking:
         raise DataError(f"{data.name} has no {lacking[0]}, which {name} reads.")
     rows = write_rows(train, data, folder)
     places = min(data.n_labels, k + most_filtered(data.test.filter, len(data.test)))
-    told |= {"kind": peer.kind, "k": places, "seed": seed, "threads": threads or os.cpu_count() or 1}
+    run_settings |= {"kind": peer.kind, "k": places, "seed": seed, "threads": threads or os.cpu_count() or 1}
     out = folder / f"{name}-{seed}-{rows.name.removeprefix('rows-')}"
     shutil.rmtree(out, ignore_errors=True)  # of a run that was stopped
     out.mkdir(parents=True)
-    (out / SETTINGS).write_text(json.dumps(told), encoding="utf-8")
+    (out / SETTINGS).write_text(json.dumps(run_settings), encoding="utf-8")
     sys.stderr.write(f"{name}: training on {len(train):,} rows with {data.n_labels:,} labels\n")
-    _call(peer, python, rows, out, int(told["threads"]))
+    _call(peer, python, rows, out, int(run_settings["threads"]))
     run = _read_run(peer, out, len(data.test), data.n_labels)
     sys.stderr.write(
         f"{name}: trained in {run.train_seconds:.1f} s, predicted in {run.predict_seconds:.1f} s, model of {run.megabytes:,.0f} MB\n"
@@ -117,7 +117,7 @@ def _texts_there(train: Split, data: Dataset) -> dict[str, bool]:
 def _call(peer: Peer, python: Path, rows: Path, out: Path, threads: int) -> None:
     """Run the script to its end; an interrupt ends it too, with all it started."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment = {**kept, **dict.fromkeys(THREAD_VARIABLES, str(threads)), **MANNERS}
+    environment = {**kept, **dict.fromkeys(THREAD_VARIABLES, str(threads)), **ENVIRONMENT}
     command = [python, peer.path, rows.absolute(), out.absolute()]
     with open(out / OUTPUT_LOG, "wb") as output, open(out / ERROR_LOG, "wb") as errors:
         process = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
@@ -141,14 +141,14 @@ def _last_words(log: Path, code: int) -> str:
 
 
 def _read_run(peer: Peer, out: Path, n_rows: int, n_labels: int) -> PeerRun:
-    """What the script wrote, if it is what was wanted."""
+    """Read the predictions and costs that the script wrote; refuse those that cannot be."""
     try:
         costs = json.loads((out / RESULT).read_text(encoding="utf-8"))
-        told = [float(costs[name]) for name in COSTS]
+        values = [float(costs[name]) for name in COSTS]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{out / RESULT}: {error!r}; wanted the numbers {', '.join(COSTS)} from {peer.name}.") from None
-    if not all(math.isfinite(value) and value >= 0 for value in told):
-        raise DataError(f"{out / RESULT}: {told} came from {peer.name}; wanted {', '.join(COSTS)}, none below 0.")
+    if not all(math.isfinite(value) and value >= 0 for value in values):
+        raise DataError(f"{out / RESULT}: {values} came from {peer.name}; wanted {', '.join(COSTS)}, none below 0.")
     found = read_predictions(out / FOUND)
     if len(found) != n_rows:
         raise DataError(f"{out / FOUND}: {len(found):,} rows came from {peer.name}; wanted one for each of {n_rows:,} test rows.")
@@ -159,4 +159,4 @@ def _read_run(peer: Peer, out: Path, n_rows: int, n_labels: int) -> PeerRun:
     ordered = np.sort(found.ids, axis=1)
     if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
         raise DataError(f"{out / FOUND}: {peer.name} gave a label twice in one row; wanted each once.")
-    return PeerRun(found, *told)
+    return PeerRun(found, *values)

@@ -1,4 +1,4 @@
-"""The peers: what each is, what it needs installed and which script runs it."""
+"""The peers, baselines by other authors: a line about each, its requirements and the script that runs it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Environment:
 
 @dataclass(frozen=True)
 class Peer:
-    """A system that a script trains and asks for the labels of the test rows, with its authors' settings where they name some."""
+    """A system that a script trains and predicts with, in its authors' settings where they name some."""
 
     name: str
     what: str
     environment: Environment
     script: str  # file in scripts/, run by the environment's Python
-    needs: Literal["features", "texts", "label texts"]  # what it reads of the rows besides their labels
-    kind: str = ""  # which one, where the script runs several
-    settings: Mapping[str, Setting] = field(default_factory=dict)  # what the script takes besides k, seed and threads, with its defaults
+    needs: Literal["features", "texts", "label texts"]  # of the rows, besides their labels
+    kind: str = ""  # one of several that the script runs
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # of the script besides k, seed and threads, with their defaults
 
     @property
     def requirements(self) -> tuple[str, ...]:

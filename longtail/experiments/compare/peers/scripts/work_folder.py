@@ -1,7 +1,7 @@
-"""What the scripts of all peers share: the rows they are given, the clock, and the files they leave behind.
+"""Shared by the scripts of all peers: the rows they are given, the clock, and the files they leave behind.
 
 A script is called as `python run_NAME.py ROWS OUT` by the Python of its peer, which has numpy and scipy but not longtail. ROWS is what
-longtail/compare/peers/rows.py writes; OUT holds settings.json, and gets found.npz and result.json.
+longtail/experiments/compare/peers/rows.py writes; OUT holds settings.json, and gets found.npz and result.json.
 """
 
 from __future__ import annotations
@@ -120,17 +120,17 @@ def votes_of(
 
 
 def folder_megabytes(folder: Path) -> float:
-    """Of all files below."""
+    """Size of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 def array_megabytes(*matrices: csr_matrix) -> float:
-    """Of csr matrices in memory."""
+    """Size of csr matrices in memory."""
     return sum(int(array.nbytes) for matrix in matrices for array in (matrix.data, matrix.indices, matrix.indptr)) / 1e6
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process held; what Linux tells of itself, because getrusage remembers the parent's too."""
+    """Peak memory of this process, from /proc on Linux, because getrusage remembers the parent's too."""
     status = Path("/proc/self/status")
     if status.exists():
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
