@@ -54,7 +54,7 @@ def precisions(found: Predictions, truth: csr_matrix, rows: np.ndarray) -> list[
 
 def report(model: XMC, data: Dataset, texts: Texts, sweep: bool) -> None:
     """Compare the ways to make vectors for hidden labels."""
-    base = model.stored
+    base = model.trained
     assert base is not None and data.test.texts is not None
     n_known, test = len(base.label_counts), data.test
     hidden = test.labels.copy()
@@ -67,7 +67,7 @@ def report(model: XMC, data: Dataset, texts: Texts, sweep: bool) -> None:
     print(f"{'':<50}" + "".join(f"{'P@' + str(k):>9}" for _ in heads for k in KS))
 
     def show(name: str, blend: Blend | None) -> None:
-        model.stored = base if blend is None else with_labels(base, texts, Maker(base, blend).made(texts))
+        model.trained = base if blend is None else with_labels(base, texts, Maker(base, blend).made(texts))
         found = model.predict(test.texts or [], 25)
         found = found if test.filter is None else drop_filtered(found, test.filter)
         numbers = precisions(found, test.labels, everyone) + precisions(found, test.labels, carrying) + precisions(found, hidden, carrying)

@@ -29,7 +29,7 @@ _HOME = {
     "read_predictions": "longtail.evaluation.predictions",
     "XMC": "longtail.estimator",
     "load": "longtail.estimator",
-    "read_recipe": "longtail.recipes.recipe",
+    "read_recipe": "longtail.recipes.read",
     "tune": "longtail.experiments.tuning.tune",
 }
 

@@ -34,7 +34,7 @@ from longtail.experiments.compare.peers.run import PeerRun
 from longtail.experiments.compare.plans import METRICS, Plan, Shows, grid, read_table
 from longtail.experiments.compare.run import claimed, run_plans
 from longtail.experiments.compare.tables import FIGURES, fill_table
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.read import read_recipe
 from longtail.training.monitor import TrainingMonitor
 from tests.spelled import Command, spelled_out, write_table
 from tests.spelled import command as command
@@ -131,7 +131,7 @@ def test_models_are_kept_where_they_are_wanted(data: Dataset, tmp_path: Path, fi
     (again,) = run(models=True)
     assert len(fits) == 2 and again.cells[0].metrics == first.cells[0].metrics
     kept = XMC.load(cell.with_suffix(""))
-    assert kept.stored is not None and kept.stored.about["metrics"]["P@1"] == first.cells[0].metrics["P@1"]
+    assert kept.trained is not None and kept.trained.about["metrics"]["P@1"] == first.cells[0].metrics["P@1"]
     assert run(models=True) == run(models=False) == [again] and len(fits) == 2
 
 

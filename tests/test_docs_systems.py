@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longtail.core.registry import recipes
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.read import read_recipe
 from tests.examples import ROOT, run_page
 
 FOLDER = ROOT / "docs" / "systems"

@@ -18,7 +18,7 @@ from longtail.inference.retrieval import RetrievedShortlist
 from longtail.inference.search import labels as search_labels
 from longtail.inference.stacking import with_stacking_weights
 from longtail.inference.stacking_weights import fit_stacking_weights
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.read import read_recipe
 from tests.spelled import SMALL, share_found, small_model, spelled_out
 from tests.tensors import same_numbers as same_numbers
 
@@ -67,8 +67,8 @@ def recipe_file(folder: Path, beside: str) -> Path:
 def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) -> None:
     data = spelled_out()
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu").fit(data)
-    assert model.stored is not None and data.test.texts is not None
-    members = model.stored.members
+    assert model.trained is not None and data.test.texts is not None
+    members = model.trained.members
     assert len(members) == 2 and members[0].weight > 0 and members[1].weight >= 0
     assert [member.scorers[0].network.dim for member in members] == [32, 16]
     found = model.predict(data.test.texts, k=2)
@@ -76,7 +76,7 @@ def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) 
     model.save(tmp_path / "model")
     assert (tmp_path / "model" / "tokenizer-1.json").is_file()
     again = XMC.load(tmp_path / "model", device="cpu")
-    assert again.stored is not None and [member.weight for member in again.stored.members] == [member.weight for member in members]
+    assert again.trained is not None and [member.weight for member in again.trained.members] == [member.weight for member in members]
     assert again.predict(data.test.texts, k=2).ids.tolist() == found.ids.tolist()
     (tmp_path / "model" / "tokenizer-1.json").unlink()
     with pytest.raises(DataError, match="model is not whole: tokenizer-1.json is missing"):
@@ -93,8 +93,8 @@ def test_a_useless_member_has_a_small_weight(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(estimator, "with_stacking_weights", spoilt)
     model.fit(spelled_out())
-    assert model.stored is not None
-    one, other = model.stored.members
+    assert model.trained is not None
+    one, other = model.trained.members
     assert one.weight > 0 and other.weight < 0.2 * one.weight
 
 
@@ -109,12 +109,12 @@ def test_members_of_weight_zero_are_not_kept(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(estimator, "with_stacking_weights", second_out)
     assert data.test.texts is not None
     found = model.fit(data).predict(data.test.texts, k=3)
-    assert model.stored is not None and len(model.stored.scorers) == 3
+    assert model.trained is not None and len(model.trained.scorers) == 3
     model.save(tmp_path / "model")
     again = XMC.load(tmp_path / "model", device="cpu")
     for one in (model, again):
-        assert one.stored is not None and [scorer.network.dim for scorer in one.stored.scorers] == [32, 8]
-        assert len(one.stored.members) == 2 and one.stored.about["networks"] == 2
+        assert one.trained is not None and [scorer.network.dim for scorer in one.trained.scorers] == [32, 8]
+        assert len(one.trained.members) == 2 and one.trained.about["networks"] == 2
         after = one.predict(data.test.texts, k=3)
         assert after.ids.tolist() == found.ids.tolist()
         np.testing.assert_allclose(after.scores, found.scores, atol=1e-6)
@@ -131,8 +131,8 @@ def test_any_recipe_may_stand_beside_another(kind: str) -> None:
     data = spelled_out()
     own = " ".join((kind, *SMALL[kind]))
     model = small_model("dpr", "validation=0.2", f"beside={[own]}").fit(data)
-    assert model.stored is not None and data.test.texts is not None
-    assert max(member.weight for member in model.stored.members) > 0
+    assert model.trained is not None and data.test.texts is not None
+    assert max(member.weight for member in model.trained.members) > 0
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
 
 
@@ -140,9 +140,9 @@ def test_the_sum_is_the_weighted_evidence_of_all_towers() -> None:
     """Against products written out: two towers of one member, one of the other."""
     data = spelled_out()
     model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('dpr', *SMALL['dpr']))]}").fit(data)
-    assert model.stored is not None and data.test.texts is not None
+    assert model.trained is not None and data.test.texts is not None
     odds = torch.zeros(len(data.test), data.n_labels)
-    for member in model.stored.members:
+    for member in model.trained.members:
         tokens = member.tokenizer(data.test.texts)
         for scorer in member.scorers:
             text = scorer.encode(tokens)
@@ -209,8 +209,8 @@ def test_a_recipe_is_trained_alone_where_nothing_can_weigh_those_beside_it(tmp_p
     model = XMC.from_recipe(recipe_file(tmp_path, "labels.parts=free"), ["validation=0.1"], device="cpu").fit(data)
     written = capsys.readouterr().err
     assert "own was trained alone: fewer than 32 validation rows cannot weigh the recipes beside it; validation= holds out more." in written
-    assert model.stored is not None and len(model.stored.members) == 1
-    assert model.stored.about["rows trained on"] == len(data.train)  # none was held out
+    assert model.trained is not None and len(model.trained.members) == 1
+    assert model.trained.about["rows trained on"] == len(data.train)  # none was held out
     model.save(tmp_path / "model")
     assert data.test.texts is not None
     assert XMC.load(tmp_path / "model", device="cpu").predict(data.test.texts).ids.tolist() == model.predict(data.test.texts).ids.tolist()
@@ -231,10 +231,10 @@ def test_what_hardly_counts_is_left_out() -> None:
 def test_the_three_ways_of_default() -> None:
     data, parts = spelled_out(), read_recipe("default").tables["beside"]
     model = small_model("default", "validation=0.2", f"beside={parts}").fit(data)
-    assert model.stored is not None and data.test.texts is not None
-    members, recipe = model.stored.members, model.stored.recipe
-    assert [one.stages[0].loss for one in (recipe, *recipe.beside)] == ["bce", "softmax", "bce"]
-    assert [one.labels.parts for one in (recipe, *recipe.beside)] == [("text", "free"), ("text", "free"), ("free",)]
+    assert model.trained is not None and data.test.texts is not None
+    members, recipe = model.trained.members, model.trained.recipe
+    assert [one.stages[0].loss for one in (recipe, *recipe.members)] == ["bce", "softmax", "bce"]
+    assert [one.labels.parts for one in (recipe, *recipe.members)] == [("text", "free"), ("text", "free"), ("free",)]
     assert members[0].tokenizer is members[1].tokenizer is not members[2].tokenizer
     for member in members:  # each learns by itself what a label is
         alone = predict([replace(member, weight=1.0, offset=0.0)], data.test.texts, 2, torch.device("cpu"))
@@ -260,13 +260,13 @@ def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch:
 def test_scores_of_two_towers_become_probabilities() -> None:
     """Twenty times a cosine plus log-odds is no log-odds: without calibration labels share the probability 1, and have no order."""
     data, model = spelled_out(), small_model("unidec", "predict.unit=false", "validation=0.2").fit(spelled_out())
-    assert model.stored is not None and data.test.texts is not None
-    (scorer,) = model.stored.members[0].scorers
+    assert model.trained is not None and data.test.texts is not None
+    (scorer,) = model.trained.members[0].scorers
     assert not scorer.gives_cosines and [tower.name for tower in scorer.towers] == ["labels", "classifiers"] and scorer.slope != 1.0
     found = model.predict(data.test.texts, k=3).scores
     assert found.max() < 1 and (found[:, 0] > found[:, 1]).all()
     plain = replace(scorer, slope=1.0, offset=0.0)
-    rows = model.stored.members[0].tokenizer(data.test.texts)
+    rows = model.trained.members[0].tokenizer(data.test.texts)
     assert plain.top_k(rows, 3)[0].tolist() == scorer.top_k(rows, 3)[0].tolist()  # the order is the same
 
 

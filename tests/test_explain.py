@@ -29,7 +29,7 @@ def close(value: float) -> object:
 def test_a_bag_by_hand() -> None:
     """default: x = r + relu(W r + b) with r = relu(sum of tokens), scored as <x, text part> + <x, free part> + bias."""
     model = trained("default")
-    stored = model.stored
+    stored = model.trained
     assert stored is not None
     scorer, tokenizer = stored.scorers[0], stored.tokenizer
     encoder = scorer.network.encoder
@@ -88,7 +88,7 @@ def test_the_words_of_a_label_bring_it_most(recipe: str) -> None:
 
 def test_leaving_a_word_out_by_hand() -> None:
     model = trained("inceptionxml")
-    stored = model.stored
+    stored = model.trained
     assert stored is not None
     words = TEXT.split()
     vector = stored.scorers[0].vectors[4]
@@ -113,8 +113,8 @@ def test_attention_is_read_from_the_folder(tmp_path: Path) -> None:
 
 def stored_attention(model: XMC) -> list[float]:
     """Of label 4, by the modules that trained it."""
-    assert model.stored is not None
-    network = model.stored.scorers[0].network
+    assert model.trained is not None
+    network = model.trained.scorers[0].network
     tower = network.tower("labels")
     seen: list[torch.Tensor] = []
     tower.mix.register_forward_pre_hook(lambda module, parts: seen.extend(parts[0]))
@@ -160,7 +160,7 @@ def test_training_rows_that_carry_the_label(tmp_path: Path) -> None:
 def test_rows_that_are_many_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longtail.estimator.MOST_ROW_BYTES", 100)
     model = XMC(trained("default").recipe, device="cpu")
-    model.stored, model._rows = trained("default").stored, (spelled_out().train.texts or [], spelled_out().train.labels)  # type: ignore[assignment]
+    model.trained, model._rows = trained("default").trained, (spelled_out().train.texts or [], spelled_out().train.labels)  # type: ignore[assignment]
     model.save(tmp_path / "model", rows=True)
     assert not (tmp_path / "model" / ROWS).exists()
 
@@ -178,12 +178,12 @@ def test_the_strongest_path_in_the_graph() -> None:
 
 def test_a_model_with_a_graph_shows_a_path() -> None:
     model = trained("eclare")
-    assert model.stored is not None and model.stored.graph is not None
+    assert model.trained is not None and model.trained.graph is not None
     why = model.explain(TEXT, 4)
     assert why.path[-1].label == 4 and why.path[-1].text == NAMES[4] and why.path[0].weight == 1.0
     assert why.path[0].label in model.predict([TEXT], 6).ids[0].tolist()
     for one, other in zip(why.path, why.path[1:], strict=False):
-        assert model.stored.graph.weights[other.label, one.label] == pytest.approx(other.weight, abs=1e-5)
+        assert model.trained.graph.weights[other.label, one.label] == pytest.approx(other.weight, abs=1e-5)
     assert trained("default").explain(TEXT, 4).path == ()
 
 

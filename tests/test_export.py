@@ -26,7 +26,7 @@ TEXTS = [*label_names(N_LABELS)[:3], "morv nalk bush ment"]
 
 
 def stored_of(recipe: str) -> TrainedModel:
-    stored = trained(recipe).stored
+    stored = trained(recipe).trained
     assert stored is not None
     return stored
 
@@ -71,7 +71,7 @@ def test_scores_as_onnx_are_what_is_predicted(tmp_path: Path) -> None:
     export(stored, "onnx", tmp_path / "out")
     scores = run(tmp_path / "out" / "labels.onnx", text=vectors_of(stored, TEXTS))
     model = XMC(trained("default").recipe, device="cpu")
-    model.stored = stored
+    model.trained = stored
     found = model.predict(TEXTS, 4)
     assert np.argsort(-scores, axis=1)[:, :4].tolist() == found.ids.tolist()
     assert np.allclose(
@@ -114,13 +114,13 @@ def test_a_sentence_transformers_folder(settings: tuple[str, ...], tmp_path: Pat
     save_rules(tmp_path / "pretrained")
     own = ("tokens.max_tokens=8", f"encoder.model={tmp_path / 'pretrained'}", "epochs=1", "batch_size=64", *settings)
     model = XMC.from_recipe("dpr", own, device="cpu").fit(spelled_out())
-    assert model.stored is not None
-    files = export(model.stored, "sentence-transformers", tmp_path / "out")
+    assert model.trained is not None
+    files = export(model.trained, "sentence-transformers", tmp_path / "out")
     assert {"modules.json", "config.json", "model.safetensors", "tokenizer.json"} <= set(files)
     texts = ["red tea", "Green TEAS!", "a cup of tea, cupful a a a a a a a a", "blue"]  # one of them is cut
     with torch.no_grad():
         found = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(texts)
-    assert np.allclose(found, vectors_of(model.stored, texts), atol=1e-5)
+    assert np.allclose(found, vectors_of(model.trained, texts), atol=1e-5)
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
 
 
 def small(recipe: str) -> TrainedModel:
-    stored = small_model(recipe, "epochs=1").fit(spelled_out()).stored
+    stored = small_model(recipe, "epochs=1").fit(spelled_out()).trained
     assert stored is not None
     return stored
 

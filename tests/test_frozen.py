@@ -16,7 +16,7 @@ from longtail.core.values import Dataset
 from longtail.estimator import XMC
 from longtail.evaluation.evaluate import evaluate
 from longtail.models.encoders.transformer import Adapter, Transformer, TransformerEncoder
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.read import read_recipe
 from longtail.storage.export import export
 from longtail.tokens.rows import TokenRows
 from longtail.training import loop
@@ -116,7 +116,7 @@ def test_what_learns_and_what_drops(folder: Path) -> None:
 )
 def test_it_learns_and_the_transformer_stays_as_it_is(folder: Path, data: Dataset, more: tuple[str, ...]) -> None:
     model = XMC.from_recipe("frozen", settings(folder, *more)).fit(data)
-    network = model.stored.scorers[0].network  # type: ignore[union-attr]
+    network = model.trained.scorers[0].network  # type: ignore[union-attr]
     assert isinstance(network.encoder, TransformerEncoder)
     given = Transformer(str(folder)).build()
     assert given.word_vectors is not None and torch.equal(network.table.weight[1:], given.word_vectors)
@@ -147,14 +147,14 @@ def test_texts_are_read_once(folder: Path, data: Dataset, monkeypatch: pytest.Mo
     monkeypatch.setattr(TransformerEncoder, "forward", noted)
     model = XMC.from_recipe("frozen", settings(folder, "contrast.hard=2", "contrast.refresh=3")).fit(data)
     assert sum(read) == len(data.train) + data.n_labels
-    assert model.stored is not None and read.count(0) > 20
+    assert model.trained is not None and read.count(0) > 20
 
 
 def test_vectors_of_training_are_those_of_prediction(folder: Path, data: Dataset) -> None:
     """Read in half precision for training, in full for prediction."""
     model = XMC.from_recipe("frozen", settings(folder, "labels.parts=encoded")).fit(data)
-    assert model.stored is not None and data.label_texts is not None
-    scorer, tokenizer = model.stored.scorers[0], model.stored.tokenizer
+    assert model.trained is not None and data.label_texts is not None
+    scorer, tokenizer = model.trained.scorers[0], model.trained.tokenizer
     rows = tokenizer(data.label_texts)
     assert torch.allclose(scorer.encode(rows), scorer.vectors, atol=2e-2)
 
@@ -190,8 +190,8 @@ def test_saved_resumed_and_given_new_labels(folder: Path, data: Dataset, tmp_pat
     monkeypatch.undo()
     assert (tmp_path / "checkpoint").exists()
     parted.fit(data, checkpoint=tmp_path / "checkpoint")
-    assert parted.stored is not None and whole.stored is not None
-    assert torch.equal(parted.stored.scorers[0].vectors, whole.stored.scorers[0].vectors)
+    assert parted.trained is not None and whole.trained is not None
+    assert torch.equal(parted.trained.scorers[0].vectors, whole.trained.scorers[0].vectors)
 
 
 def test_what_cannot_be(folder: Path, data: Dataset, tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_what_cannot_be(folder: Path, data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="adapter came as -1"):
         Transformer(adapter=-1)
     model = XMC.from_recipe("frozen", settings(folder, "epochs=1")).fit(data)
-    assert model.stored is not None
+    assert model.trained is not None
     with pytest.raises(SettingError, match="no place for the adapter behind the transformer; wanted --to onnx"):
-        export(model.stored, "sentence-transformers", tmp_path / "out")
+        export(model.trained, "sentence-transformers", tmp_path / "out")
 
 
 def test_a_long_reading_is_shown(folder: Path, data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ print([name for name in sys.modules if name.startswith(("longtail.training", "lo
 @pytest.fixture(params=["default", "eclare", "renee"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     shared = XMC(trained(request.param).recipe, device="cpu")
-    shared.stored = trained(request.param).stored
+    shared.trained = trained(request.param).trained
     shared.save(tmp_path / "model")
     return tmp_path / "model"
 

@@ -502,7 +502,7 @@ def test_two_towers_and_cosines(gives_cosines: bool, in_float32: None) -> None:
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
     """The folder of a model of two networks, of which the second is the first with other label vectors."""
-    stored = trained("default").stored
+    stored = trained("default").trained
     assert stored is not None
     (scorer,) = stored.scorers
     assert scorer.bias is not None
@@ -517,10 +517,10 @@ def test_several_networks_have_one_index(kind: str, pair: Path) -> None:
     tried = index_model(pair, kind, recall=0.9)
     assert tried.chosen.kind == kind
     model = longtail.load(pair, device="cpu")
-    assert model.stored is not None and model.stored.ensemble.concatenated is not None
-    index = model.stored.ensemble.concatenated.all_labels.index
-    assert index is not None and index.kind == kind and all(scorer.index is None for scorer in model.stored.scorers)
-    one, other = model.stored.scorers
+    assert model.trained is not None and model.trained.ensemble.concatenated is not None
+    index = model.trained.ensemble.concatenated.all_labels.index
+    assert index is not None and index.kind == kind and all(scorer.index is None for scorer in model.trained.scorers)
+    one, other = model.trained.scorers
     concatenated = torch.cat([one.vectors, other.vectors], dim=1) / 2**0.5  # each counts half, of which text and label have a root
     np.testing.assert_allclose(index.labels.vectors, concatenated.numpy(), rtol=1e-6)
     after = model.predict(TEXTS, 24)
@@ -540,7 +540,7 @@ def label_ids(model: XMC, text: str, k: int) -> list[int]:
 def test_an_index_of_other_networks(pair: Path, tmp_path: Path) -> None:
     index_model(pair, "int8", recall=0.5)
     model = longtail.load(pair, device="cpu")
-    stored = model.stored
+    stored = model.trained
     assert stored is not None
     one, other = stored.scorers
     save_model(tmp_path / "other", replace(stored, members=[replace(stored.members[0], scorers=[other, one])]))
@@ -581,7 +581,7 @@ def test_a_model_that_needs_none(folder: Path) -> None:
 
 
 def test_a_model_without_label_texts(tmp_path: Path) -> None:
-    stored = trained("default").stored
+    stored = trained("default").trained
     assert stored is not None
     save_model(tmp_path / "model", replace(stored, label_texts=None))
     for texts in (None, TEXTS):
@@ -625,7 +625,7 @@ def test_damaged_descriptions(content: str, folder: Path) -> None:
 
 def test_foreign_indexes(folder: Path, tmp_path: Path) -> None:
     index_model(folder, "int8", recall=0.5)
-    stored = trained("default").stored
+    stored = trained("default").trained
     assert stored is not None
     (scorer,) = stored.scorers
     changed = replace(scorer, vectors=scorer.vectors * 1.001)

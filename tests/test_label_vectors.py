@@ -277,7 +277,7 @@ def test_no_part_is_left_alone_however_long_it_is_preferred() -> None:
         ({"start": "zero"}, "start came as 'zero'; wanted one of random, text, graph, encoded."),
         ({"block": "plain"}, "block came as 'plain'; wanted one of scaled, gated, none."),
         ({"parts": ()}, "parts came as []; wanted some of text, graph, free, encoded, each once."),
-        ({"parts": ("text", "title")}, "parts came as ['text', 'title']; wanted some of text, graph, free, encoded, each once."),
+        ({"parts": ("text", "title")}, "parts came as ('text', 'title'); wanted one of text, graph, free, encoded."),
         ({"parts": ("free", "free")}, "parts came as ['free', 'free']; wanted some of text, graph, free, encoded, each once."),
         ({"order": 0}, "order came as 0; wanted 1 or more."),
         ({"dropout": 1.5}, "dropout came as 1.5; wanted a number from 0 to below 1."),

@@ -43,7 +43,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def replace_folder(model: XMC, folder: Path) -> None:
     """Save without making the folder the home of a model that tests share."""
     shared = XMC(model.recipe, device="cpu")
-    shared.stored = model.stored
+    shared.trained = model.trained
     shared.save(folder)
 
 
@@ -89,7 +89,7 @@ def test_a_new_label_is_among_the_first_and_a_reload_says_the_same(recipe: str, 
     reloaded = again.predict(NEW, 3)
     assert reloaded.ids.tolist() == found.ids.tolist() and np.allclose(reloaded.scores, found.scores, atol=1e-5)
     assert reloaded.label_texts == [*label_names(N_LABELS), *NEW]
-    assert again.stored is not None and again.stored.label_counts[N_LABELS:].tolist() == [0, 0]
+    assert again.trained is not None and again.trained.label_counts[N_LABELS:].tolist() == [0, 0]
     assert "26 labels" in repr(again)
 
 
@@ -111,8 +111,8 @@ def test_other_labels_are_scored_as_before(recipe: str, saved: Path, tmp_path: P
 
 @pytest.mark.parametrize("recipe", KINDS)
 def test_parts_add_up_to_the_vectors_in_memory_and_from_the_folder(recipe: str, saved: Path) -> None:
-    loaded = XMC.load(saved / recipe, device="cpu").stored
-    for stored in (trained(recipe).stored, loaded):
+    loaded = XMC.load(saved / recipe, device="cpu").trained
+    for stored in (trained(recipe).trained, loaded):
         assert stored is not None
         labels = torch.tensor([0, 5, 23])
         for tower in tower_parts_of(stored, 0):
@@ -130,13 +130,13 @@ def test_without_their_parts_vectors_are_blended_whole(saved: Path, tmp_path: Pa
     for name in (PARTS, GRAPH):  # neither is needed to predict
         (folder / name).unlink()
         again = XMC.load(folder, device="cpu")
-        assert again.stored is not None and tower_parts_of(again.stored, 0)[0].part_names == ("free",)
+        assert again.trained is not None and tower_parts_of(again.trained, 0)[0].part_names == ("free",)
         assert again.predict(NEW, 3).ids.shape == (2, 3)
 
 
 def test_the_vector_of_a_new_label_by_hand() -> None:
     """default: token vectors added up, own and those of the three nearest, and what these learnt besides, by the square of the cosine."""
-    stored = trained("default").stored
+    stored = trained("default").trained
     assert stored is not None and stored.label_texts is not None
     scorer = stored.scorers[0]
 
@@ -156,7 +156,7 @@ def test_the_vector_of_a_new_label_by_hand() -> None:
 
 
 def test_a_text_that_one_of_several_tokenizers_cannot_read_is_nothing_there() -> None:
-    stored = trained("default").stored
+    stored = trained("default").trained
     assert stored is not None
     made = NewLabelMaker(stored).make(Texts.of([NEW[0], "日本"]))[0]
     assert made.vectors[1].abs().max() == 0 and made.bias is not None
@@ -191,7 +191,7 @@ def test_a_removed_label_is_never_named_and_all_others_keep_their_ids(recipe: st
         if recipe != "astec":  # whose scores are parts of the largest
             for row, wanted in zip(after.ids.tolist(), before.ids.tolist(), strict=True):
                 assert sorted(set(row) - {-1}) == sorted(set(wanted) - {-1, *gone})
-    assert again.stored is not None and again.stored.removed.tolist() == sorted(gone)
+    assert again.trained is not None and again.trained.removed.tolist() == sorted(gone)
 
 
 def test_what_was_removed_may_come_back_under_a_new_id(folder: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_full_save_makes_them_part_of_the_weights(recipe: str, saved: Path, tm
     again = XMC.load(tmp_path / "second", device="cpu")
     other = again.predict(label_names(N_LABELS), 6)
     assert other.ids.tolist() == found.ids.tolist() and np.allclose(other.scores, found.scores, atol=1e-6)
-    assert again.stored is not None and again.stored.removed.tolist() == [2, N_LABELS]
+    assert again.trained is not None and again.trained.removed.tolist() == [2, N_LABELS]
     # and goes on from there, in the second folder alone
     assert again.add_labels(["nalk ment"]) == [N_LABELS + 2]
     assert len(entries(tmp_path / "second")) == 1 and len(entries(tmp_path / "first")) == 2
@@ -237,7 +237,7 @@ def test_a_model_that_was_just_trained_keeps_them_when_it_is_saved(tmp_path: Pat
     model.save(tmp_path / "model")
     model.add_labels(["pash dorv"])  # from here on the folder is its home
     again = XMC.load(tmp_path / "model")
-    assert again.stored is not None and again.stored.label_texts == [*label_names(N_LABELS), *NEW, "pash dorv"]
+    assert again.trained is not None and again.trained.label_texts == [*label_names(N_LABELS), *NEW, "pash dorv"]
     assert again.predict(NEW).ids.tolist() == model.predict(NEW).ids.tolist()
 
 
@@ -291,11 +291,11 @@ def test_killed_at_any_moment_the_folder_opens_with_all_that_was_acknowledged(
         with pytest.raises(Killed):
             model.add_labels(NEW[1:])
     again = XMC.load(folder)
-    assert again.stored is not None and again.stored.label_texts is not None
+    assert again.trained is not None and again.trained.label_texts is not None
     there = NEW if moment == "after the rename" else NEW[:1]  # written whole, though it was never acknowledged
-    assert list(again.stored.label_texts[N_LABELS:]) == there
+    assert list(again.trained.label_texts[N_LABELS:]) == there
     assert again.add_labels(["pash dorv"]) == [N_LABELS + len(there)]  # what lies about does not disturb
-    last = XMC.load(folder).stored
+    last = XMC.load(folder).trained
     assert last is not None and last.label_texts is not None and list(last.label_texts[N_LABELS:]) == [*there, "pash dorv"]
 
 
@@ -323,7 +323,7 @@ def test_two_who_change_the_labels_of_one_folder(folder: Path) -> None:
     one.add_labels(NEW[:1])
     with pytest.raises(SettingError, match="labels of .*model were changed since they were read; load the model again"):
         other.add_labels(NEW[1:])
-    assert other.stored is not None and len(other.stored.label_counts) == N_LABELS
+    assert other.trained is not None and len(other.trained.label_counts) == N_LABELS
     assert XMC.load(folder).add_labels(NEW[1:]) == [N_LABELS + 1]
 
 
@@ -337,7 +337,7 @@ def test_threads_that_add_labels_at_once(folder: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(ids) == list(range(N_LABELS, N_LABELS + 8))
-    again = XMC.load(folder).stored
+    again = XMC.load(folder).trained
     assert again is not None and again.label_texts is not None and sorted(again.label_texts[N_LABELS:]) == sorted(words)
 
 
@@ -376,7 +376,7 @@ def test_texts_that_cannot_be_new_labels(texts: list[str], message: str, folder:
     model = XMC.load(folder)
     with pytest.raises(SettingError, match=message):
         model.add_labels(texts)
-    assert not entries(folder) and model.stored is not None and len(model.stored.label_counts) == N_LABELS
+    assert not entries(folder) and model.trained is not None and len(model.trained.label_counts) == N_LABELS
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_a_model_whose_labels_have_no_texts() -> None:
 
 def test_a_blend_between_text_and_neighbours() -> None:
     """Half and half is the mean of a label that is its text, and one that is its neighbours."""
-    stored = trained("default").stored
+    stored = trained("default").trained
     assert stored is not None
     texts = Texts.of(NEW)
     own, others, both = (NewLabelMaker(stored, Blend(own=share)).make(texts)[0].vectors for share in (1.0, 0.0, 0.5))

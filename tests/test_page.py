@@ -154,7 +154,7 @@ def test_two_models_side_by_side_and_their_cards(page: Any) -> None:
     models, made = fakes("plain gandalf")
     history = [{"member": 0, "epoch": epoch, "loss": 3.0 / (epoch + 1), "P@1": 40.0 + epoch} for epoch in range(6)]
     for fake in made.values():
-        fake.stored.history = history
+        fake.trained.history = history
     with server(models) as address:
         page.goto(address)
         page.get_by_label("Text", exact=True).fill("x")
@@ -222,7 +222,7 @@ def test_label_texts_are_no_markup(page: Any) -> None:
     from longtail.core.values import Texts
 
     models, made = fakes()
-    made["one"].stored.label_texts = Texts.of(["<img src=x onerror=alert(1)>", "<b>b</b>", "c", "d", "e"])
+    made["one"].trained.label_texts = Texts.of(["<img src=x onerror=alert(1)>", "<b>b</b>", "c", "d", "e"])
     with server(models) as address:
         page.goto(address)
         page.get_by_label("Text", exact=True).fill("x")

@@ -113,10 +113,10 @@ def test_all_labels_against_brute_force(scores_at_once: int, texts_at_once: int,
 
 def test_a_trained_model_against_brute_force() -> None:
     model, data = trained("default"), spelled_out()
-    assert model.stored is not None and data.test.texts is not None
-    (one,) = model.stored.scorers
+    assert model.trained is not None and data.test.texts is not None
+    (one,) = model.trained.scorers
     assert one.bias is not None
-    tokens = model.stored.tokenizer(data.test.texts)
+    tokens = model.trained.tokenizer(data.test.texts)
     texts = one.network.encode(tokens.batch()).numpy()
     expected = texts @ one.vectors.numpy().T + one.bias.numpy()
     found = model.predict(data.test.texts, k=5)
@@ -205,9 +205,9 @@ def test_clusters_are_searched_with_the_encoder_they_were_learnt_with() -> None:
     """DECAF and ECLARE begin their last stage with a fresh encoder, for labels alone."""
     for recipe in ("decaf", "eclare"):
         model = trained(recipe)
-        assert model.stored is not None
-        network = model.stored.scorers[0].network
-        tokens = model.stored.tokenizer(["morv nalk bush ment"])
+        assert model.trained is not None
+        network = model.trained.scorers[0].network
+        tokens = model.trained.tokenizer(["morv nalk bush ment"])
         batch = tokens.batch()
         assert network.cluster_encoder is not None
         with torch.no_grad():
@@ -523,8 +523,8 @@ def test_what_the_command_refuses(folder: Path, texts: Path, command: Command, t
 
 def test_a_model_answers_in_every_way_it_was_trained_for() -> None:
     model, text = trained("decaf"), ["morv nalk bush ment"]
-    assert model.stored is not None
-    exact = model.stored.scorers[0].by("all").top_k(model.stored.tokenizer(text), 2)[0]
+    assert model.trained is not None
+    exact = model.trained.scorers[0].by("all").top_k(model.trained.tokenizer(text), 2)[0]
     assert model.predict(text, k=2, by="all").ids.tolist() == exact.tolist()
     assert model.predict(text, k=2, by="clusters").ids.tolist() == model.predict(text, k=2).ids.tolist()
     with pytest.raises(SettingError, match="cannot predict by 'fused', for which it was not trained; wanted one of all, clusters[.]"):

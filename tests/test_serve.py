@@ -53,7 +53,7 @@ class Fake:
         counts = np.array([200, 50, 3, 1, 0])
         graph = LabelGraph(weights.astype(np.float32), counts, "cooccurrence")
         about = {"recipe": "default", "augmentation": "gandalf", "metrics": {"P@1": 50.0}}
-        self.stored = SimpleNamespace(
+        self.trained = SimpleNamespace(
             label_texts=Texts.of(LABELS),
             label_counts=counts,
             graph=graph,
@@ -70,22 +70,22 @@ class Fake:
         self.calls.append((list(texts), k))
         if "break" in texts:
             raise RuntimeError(f"no answer to {texts}")
-        k = min(k, len(self.stored.label_counts))
+        k = min(k, len(self.trained.label_counts))
         ids = np.tile(np.arange(k, dtype=np.int32), (len(texts), 1))
-        return Predictions(ids, (0.9 - 0.1 * ids).astype(np.float32), self.stored.label_texts)
+        return Predictions(ids, (0.9 - 0.1 * ids).astype(np.float32), self.trained.label_texts)
 
     def add_labels(self, texts: list[str]) -> list[int]:
-        before, old = len(self.stored.label_counts), self.stored
+        before, old = len(self.trained.label_counts), self.trained
         texts_now = Texts.of([*old.label_texts, *texts])
         counts = np.concatenate([old.label_counts, np.zeros(len(texts), int)])
-        self.stored = SimpleNamespace(**{**vars(old), "label_texts": texts_now, "label_counts": counts})
+        self.trained = SimpleNamespace(**{**vars(old), "label_texts": texts_now, "label_counts": counts})
         return list(range(before, before + len(texts)))
 
     def remove_labels(self, ids: list[int]) -> None:
-        self.stored = SimpleNamespace(**{**vars(self.stored), "removed": np.union1d(self.stored.removed, ids).astype(np.int64)})
+        self.trained = SimpleNamespace(**{**vars(self.trained), "removed": np.union1d(self.trained.removed, ids).astype(np.int64)})
 
     def explain(self, text: str, label: int) -> Explanation:
-        name = self.stored.label_texts[label]
+        name = self.trained.label_texts[label]
         parts = (Part("text", 0.6, 1.5), Part("free", 0.4, -0.5))
         tokens = (Token("red", 0.9, False), Token("apple", 0.4, True))
         return Explanation(
@@ -188,7 +188,7 @@ def test_filters_leave_as_many_as_wanted() -> None:
 def test_the_model_of_a_folder_answers_as_it_does_in_python(tmp_path: Path) -> None:
     model = trained("default")
     model.save(tmp_path / "model")
-    text = model.stored.label_texts[3]  # type: ignore[union-attr,index]
+    text = model.trained.label_texts[3]  # type: ignore[union-attr,index]
     found = model.predict([text], 4)
 
     async def ask(client: httpx.AsyncClient) -> Any:
@@ -490,7 +490,7 @@ def test_labels_are_found_by_letters_a_page_at_a_time() -> None:
         assert first == {"id": 0, "text": "apple", "group": "head", "training_rows": 200}
         assert "size came as" in problem(await client.get("/labels", params={"size": 0}), 422)
         assert "after came as" in problem(await client.get("/labels", params={"after": "x"}), 422)
-        made["one"].stored.removed = np.array([1])
+        made["one"].trained.removed = np.array([1])
         assert await ids(client, query="apple") == ([0], None)
         assert await ids(client, size=1) == ([0], 0)
         assert await ids(client, size=1, after=0) == ([2], 2)
@@ -521,14 +521,14 @@ def test_the_graph_around_a_label() -> None:
         assert [node["id"] for node in (await client.get("/graph/4")).json()["nodes"]] == [4]
         assert "No label 5" in problem(await client.get("/graph/5"), 404)
         assert "label came as something else" in problem(await client.get("/graph/apple"), 422)
-        models["one"].model.stored.graph = None
+        models["one"].model.trained.graph = None
         assert "trained without a label graph" in problem(await client.get("/graph/0"), 404)
 
     asked(models, ask)
 
 
 def test_a_label_that_the_graph_does_not_know_stands_alone() -> None:
-    graph = Fake().stored.graph
+    graph = Fake().trained.graph
     assert neighbourhood(graph, 7, 10).labels == [7]
     assert neighbourhood(graph, 0, 10, leave_out={1}).labels == [0, 3]
 
@@ -570,8 +570,8 @@ def test_labels_come_and_go_and_stay_in_the_folder(tmp_path: Path) -> None:
 
     label = asked(models, ask)
     opened = longtail.load(folder)
-    assert opened.stored is not None and opened.stored.label_texts is not None
-    assert opened.stored.label_texts[label] == "nesh ment" and opened.stored.removed.tolist() == [3]
+    assert opened.trained is not None and opened.trained.label_texts is not None
+    assert opened.trained.label_texts[label] == "nesh ment" and opened.trained.removed.tolist() == [3]
 
 
 # ---- models and versions

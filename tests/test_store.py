@@ -69,7 +69,7 @@ def test_an_ensemble_is_saved_whole(tmp_path: Path) -> None:
     model = small_model("astec", "epochs=1", "batch_size=96", "ensemble=2").fit(spelled_out())
     model.save(tmp_path / "model")
     again = XMC.load(tmp_path / "model")
-    assert model.stored is not None and again.stored is not None and len(again.stored.scorers) == 2
+    assert model.trained is not None and again.trained is not None and len(again.trained.scorers) == 2
     assert again.predict(TEXTS).scores.tobytes() == model.predict(TEXTS).scores.tobytes()
 
 
@@ -109,7 +109,7 @@ def test_the_card_tells_data_recipe_and_metrics(tmp_path: Path) -> None:
     assert "| P@1 | 12.35 |" in card or "| P@1 | 12.34 |" in card
     assert "macro-F1" not in card and "longtail predict" in card
     again = XMC.load(tmp_path / "after")
-    assert again.stored is not None and again.stored.about["metrics"] == {"P@1": 12.345}
+    assert again.trained is not None and again.trained.about["metrics"] == {"P@1": 12.345}
 
 
 def test_nothing_is_written_over(saved: Path) -> None:
@@ -222,4 +222,4 @@ def test_weights_of_another_device_are_moved(folder: Path) -> None:
     """What was trained anywhere is loaded where it is wanted."""
     model = XMC.load(folder, device="cpu")
     assert model.device == torch.device("cpu")
-    assert model.stored is not None and all(scorer.vectors.device.type == "cpu" for scorer in model.stored.scorers)
+    assert model.trained is not None and all(scorer.vectors.device.type == "cpu" for scorer in model.trained.scorers)

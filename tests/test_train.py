@@ -97,7 +97,7 @@ def test_an_augmentation_of_ones_own(data: Dataset) -> None:
     recipe = read_recipe("default", (*SMALL["default"], "epochs=1"))
     own = XMC(recipe, Gandalf(delta=0.3), device="cpu").fit(data)
     named = XMC(recipe, "gandalf:delta=0.3", device="cpu").fit(data)
-    assert own.stored is not None and own.stored.about["rows trained on"] == len(data.train) + N_LABELS
+    assert own.trained is not None and own.trained.about["rows trained on"] == len(data.train) + N_LABELS
     assert_same(own, named)
 
 
@@ -155,8 +155,8 @@ def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypa
 
 def tensors_of(model: XMC) -> dict[str, Tensor]:
     """All that prediction works with."""
-    assert model.stored is not None
-    return {f"{place}/{name}": tensor for place, one in enumerate(model.stored.scorers) for name, tensor in _packed(one)[0].items()}
+    assert model.trained is not None
+    return {f"{place}/{name}": tensor for place, one in enumerate(model.trained.scorers) for name, tensor in _packed(one)[0].items()}
 
 
 def told_of(model: XMC) -> list[dict[str, Any]]:
@@ -170,8 +170,8 @@ def assert_same(one: XMC, other: XMC) -> None:
     assert first.keys() == second.keys()
     for name, tensor in first.items():
         assert torch.equal(tensor, second[name]), name
-    assert one.stored is not None and other.stored is not None
-    assert [scorer.beta for scorer in one.stored.scorers] == [scorer.beta for scorer in other.stored.scorers]
+    assert one.trained is not None and other.trained is not None
+    assert [scorer.beta for scorer in one.trained.scorers] == [scorer.beta for scorer in other.trained.scorers]
 
 
 @pytest.mark.parametrize("recipe", ["default", "eclare", "inceptionxml"])
@@ -183,8 +183,8 @@ def test_same_seed_same_numbers(recipe: str, data: Dataset) -> None:
 
 def test_members_of_an_ensemble_are_different_networks(data: Dataset) -> None:
     model = small_model("default", *FEW_STEPS, "ensemble=2").fit(data)
-    assert model.stored is not None
-    one, other = model.stored.scorers
+    assert model.trained is not None
+    one, other = model.trained.scorers
     assert not torch.equal(one.vectors, other.vectors)
     assert [entry["member"] for entry in model.history] == [0, 0, 1, 1]
 
@@ -264,7 +264,7 @@ def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Datas
 
     monkeypatch.setattr(weighing, "evaluate", evaluate)
     model = small_model("astec", *FEW_STEPS).fit(data)
-    assert model.stored is not None and model.stored.scorers[0].beta == 0.3
+    assert model.trained is not None and model.trained.scorers[0].beta == 0.3
     assert len(asked) == 11 and all(len(test) == round(0.05 * len(data.train)) for test in asked)
 
 
@@ -305,7 +305,7 @@ def run_in_pieces(model: XMC, data: Dataset, place: Path, stopper: Stopper, step
         except KeyboardInterrupt:
             assert (place / "0" / checkpoint.NOTES).is_file()
             continue
-        model.stored = again.stored
+        model.trained = again.trained
         assert place.exists()  # until the model is written
         again.save(place.with_name("model"))
         return stops
@@ -627,8 +627,8 @@ def test_a_model_without_rows_of_some_labels(data: Dataset) -> None:
 def test_graphs_of_every_kind(data: Dataset) -> None:
     for kind in registry.GRAPHS:
         model = small_model("eclare", "batch_size=96", "epochs=1", f"graph.kind={kind}").fit(data)
-        assert model.stored is not None and model.stored.graph is not None
-        assert model.stored.graph.kind == {"ppr": "pagerank"}.get(kind, kind)
+        assert model.trained is not None and model.trained.graph is not None
+        assert model.trained.graph.kind == {"ppr": "pagerank"}.get(kind, kind)
 
 
 def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def test_trained_evaluated_and_asked(folder: Path, data: Dataset, tmp_path: Path
     assert f"Wrote {tmp_path / 'model'}. Next: longtail predict {tmp_path / 'model'} texts.txt -k 5\n" in err
     assert not (tmp_path / "model.checkpoint").exists()
     model = longtail.load(tmp_path / "model")
-    assert model.stored is not None and model.stored.about["rows trained on"] == len(data.train) + data.n_labels
+    assert model.trained is not None and model.trained.about["rows trained on"] == len(data.train) + data.n_labels
     reached = evaluate(model.predict_test(data), data, resamples=0).metrics
-    assert reached["P@1"] > 95 and model.stored.about["metrics"]["P@1"] == reached["P@1"]
+    assert reached["P@1"] > 95 and model.trained.about["metrics"]["P@1"] == reached["P@1"]
     assert f"| P@1 | {reached['P@1']:.2f} |" in (tmp_path / "model" / "README.md").read_text()
     out, _ = command.run("evaluate", tmp_path / "model", folder, "--out", tmp_path / "metrics.json", "--resamples", "0")
     found = json.loads((tmp_path / "metrics.json").read_text())

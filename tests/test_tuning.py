@@ -28,7 +28,7 @@ from longtail.experiments.tuning.search import Search
 from longtail.experiments.tuning.space import Choices, Interval, default_space, drawn, read_space
 from longtail.experiments.tuning.toml import toml_text
 from longtail.experiments.tuning.tune import tune
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.read import read_recipe
 from tests.spelled import spelled_out, write_table
 from tests.tensors import same_numbers as same_numbers
 

@@ -54,7 +54,7 @@ def export(
     from longtail.estimator import load
     from longtail.storage.export import export as write
 
-    stored = load(model, device="cpu").stored
+    stored = load(model, device="cpu").trained
     assert stored is not None
     names = write(stored, to, out)
     sys.stderr.write(f"Wrote {', '.join(names)} to {out}.\n")

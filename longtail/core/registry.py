@@ -87,7 +87,39 @@ LOSSES = {
     ),
 }
 
-KINDS = {"formats": FORMATS, "graphs": GRAPHS, "augmentations": AUGMENTATIONS, "tokens": TOKENS, "encoders": ENCODERS, "losses": LOSSES}
+OBJECTIVES = {
+    "all-labels": ("longtail.training.objectives.all_labels:AllLabels", "every label is scored for every row: most exact, best on a GPU"),
+    "pool": ("longtail.training.objectives.pool:Pool", "a pool of labels for the whole batch, with the hardest negatives of the moment"),
+    "shortlist": ("longtail.training.objectives.shortlist:Shortlist", "each row's own shortlist of hard negatives: Astec, DECAF, ECLARE"),
+    "contrastive": (
+        "longtail.training.objectives.contrastive:Contrastive",
+        "in-batch and hard negatives, texts against labels: DPR, ANCE, NGAME, DePSL",
+    ),
+    "joint": ("longtail.training.objectives.contrastive:Joint", "encoded label texts and classifiers in one pass: UniDEC"),
+    "clusters": ("longtail.training.objectives.clusters:ClusterLabels", "clusters of labels, a surrogate that is quick to learn"),
+    "synchronised": ("longtail.training.objectives.clusters:Synchronised", "clusters and labels together: InceptionXML"),
+}
+
+NEGATIVES = {
+    "in-batch": ("longtail.training.negatives.in_batch:InBatch", "no hard negatives besides the labels of the batch: DPR"),
+    "mined": (
+        "longtail.training.negatives.mined:Mined",
+        "wrong labels that the encoder puts near a row, and batches of like rows: ANCE, NGAME",
+    ),
+    "clusters": ("longtail.training.negatives.shortlists:ClusterShortlists", "labels of the clusters that score highest: DECAF, ECLARE"),
+    "nearest-centroids": ("longtail.training.negatives.shortlists:NearestCentroids", "labels whose training rows lie nearest: Astec"),
+}
+
+KINDS = {
+    "formats": FORMATS,
+    "graphs": GRAPHS,
+    "augmentations": AUGMENTATIONS,
+    "tokens": TOKENS,
+    "encoders": ENCODERS,
+    "losses": LOSSES,
+    "objectives": OBJECTIVES,
+    "negatives": NEGATIVES,
+}
 SINGULAR = {"losses": "loss"}
 CLOSED = ("formats",)  # kinds that take nothing of the user's own: the format of files is recognised, not named
 

@@ -58,12 +58,12 @@ class ServedModel:
         self.batcher.start()
 
     @property
-    def stored(self) -> TrainedModel:
-        return _stored(self.model)
+    def trained(self) -> TrainedModel:
+        return _trained(self.model)
 
     @property
     def n_labels(self) -> int:
-        return len(self.stored.label_counts)
+        return len(self.trained.label_counts)
 
     # ---- predictions
 
@@ -98,7 +98,7 @@ class ServedModel:
             return [answer for request in requests for answer in self._predict([request], k)]  # who it was that made it fail
         self._metrics.batch(self.name, len(texts), time.perf_counter() - began)
         # (n, k); of empty places anything. Read after the prediction: it may hold labels that were added meanwhile
-        groups = frequency_groups(_stored(model).label_counts[found.ids]).tolist()
+        groups = frequency_groups(_trained(model).label_counts[found.ids]).tolist()
         ids, scores = found.ids.tolist(), found.scores.tolist()
         answers, start = [], 0
         for request in requests:
@@ -111,13 +111,13 @@ class ServedModel:
     # ---- labels
 
     def find_labels(self, letters: str, after: int, max_labels: int) -> dict[str, Any]:
-        return self._browser.find(self.stored, letters, after, max_labels)
+        return self._browser.find(self.trained, letters, after, max_labels)
 
     def neighbourhood(self, label: int, max_labels: int) -> dict[str, Any]:
-        return self._browser.neighbourhood(self.stored, label, max_labels)
+        return self._browser.neighbourhood(self.trained, label, max_labels)
 
     def explain(self, text: str, label: int) -> dict[str, Any]:
-        self._browser.check(self.stored, label)
+        self._browser.check(self.trained, label)
         return self.model.explain(text, label).as_dict()
 
     async def add_labels(self, loading: ThreadPoolExecutor, texts: list[str]) -> list[int]:
@@ -125,7 +125,7 @@ class ServedModel:
         return await self._change(loading, lambda: self.model.add_labels(texts))
 
     async def remove_label(self, loading: ThreadPoolExecutor, label: int) -> None:
-        self._browser.check(self.stored, label)
+        self._browser.check(self.trained, label)
         await self._change(loading, lambda: self.model.remove_labels([label]))
 
     async def _change(self, loading: ThreadPoolExecutor, change: Callable[[], T]) -> T:
@@ -173,7 +173,7 @@ class ServedModel:
 
     def summary(self) -> dict[str, Any]:
         """The model in a few words, as /models lists it."""
-        about = self.stored.about
+        about = self.trained.about
         return {
             "name": self.name,
             "version": self.version,
@@ -181,19 +181,19 @@ class ServedModel:
             "labels": self.n_labels,
             "recipe": str(about.get("recipe", "")),
             "augmentation": str(about.get("augmentation", "")),
-            "has_graph": self.stored.graph is not None,
+            "has_graph": self.trained.graph is not None,
         }
 
     def card(self) -> dict[str, Any]:
         """The summary, how the model was trained, its metrics on test rows, and every epoch of its training."""
-        about = dict(self.stored.about)
+        about = dict(self.trained.about)
         metrics = about.pop("metrics", {})
-        return {**self.summary(), "about": about, "metrics": metrics, "history": self.stored.history}
+        return {**self.summary(), "about": about, "metrics": metrics, "history": self.trained.history}
 
 
-def _stored(model: XMC) -> TrainedModel:
-    assert model.stored is not None  # a model that was loaded is trained
-    return model.stored
+def _trained(model: XMC) -> TrainedModel:
+    assert model.trained is not None  # a model that was loaded is trained
+    return model.trained
 
 
 def _filtered(request: PredictRequest, ids: list[int], scores: list[float], groups: list[int], texts: Texts | None) -> list[dict[str, Any]]:

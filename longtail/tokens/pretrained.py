@@ -37,6 +37,11 @@ class Pretrained(TokenSettings):
     model: str = MINILM
     max_tokens: Positive = 32
 
+    @property
+    def has_bigrams(self) -> bool:
+        """Whether pairs of words are tokens, too."""
+        return False
+
     def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
         """The tokenizer of the model, whose vocabulary is there already, with the idf of these texts."""
         folder = model_folder(self.model)

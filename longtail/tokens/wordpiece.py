@@ -52,6 +52,11 @@ class WordPiece(TokenSettings):
     min_count: Positive = 2
     max_tokens: Positive = 64
 
+    @property
+    def has_bigrams(self) -> bool:
+        """Whether pairs of words are tokens, too."""
+        return False
+
     def fit(self, texts: Texts | Sequence[str]) -> Tokenizer:
         """The vocabulary and idf of these texts: training inputs and label texts, never test rows. The same texts give the same."""
         texts = Texts.of(texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 
 from longtail.core.errors import DataError, SettingError
+from longtail.training.negatives.clusters import Clusters
 
+FORMAT = 2
 TENSORS, NOTES = "tensors.safetensors", "checkpoint.json"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     tensors: dict[str, Tensor]
     notes: dict[str, Any]
@@ -27,6 +29,40 @@ class Saved:
     def group(self, name: str) -> dict[str, Tensor]:
         """Tensors whose names begin with `name/`, without it."""
         return {key[len(name) + 1 :]: value for key, value in self.tensors.items() if key.startswith(name + "/")}
+
+    @property
+    def clusters(self) -> Clusters | None:
+        """Clusters of labels, where the run had some."""
+        of_label = self.tensors.get("clusters/of_label")
+        return None if of_label is None else Clusters(of_label.numpy())
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoint of one network.
+
+    Args:
+        folder: where it lies.
+        mark: a hash of recipe, data, augmentation and seed; a checkpoint of another run is refused.
+        notes: kept beside every checkpoint.
+    """
+
+    folder: Path
+    mark: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, state: Saved) -> None:
+        save_checkpoint(self.folder, state.tensors, {**self.notes, "mark": self.mark, **state.notes})
+
+    def load(self) -> Saved | None:
+        """The last whole checkpoint of this run, or None where there is none."""
+        saved = load_checkpoint(self.folder)
+        if saved is not None and saved.notes.get("mark") != self.mark:
+            raise SettingError(
+                f"The checkpoint {self.folder} is of another recipe, data set or seed. "
+                "Delete it to begin anew, or keep it and choose another place."
+            )
+        return saved
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -39,7 +75,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], notes: dict[str, A
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, fresh / TENSORS)
-        (fresh / NOTES).write_text(json.dumps(notes))
+        (fresh / NOTES).write_text(json.dumps({"format": FORMAT, **notes}))
         for name in (TENSORS, NOTES):
             with open(fresh / name, "rb") as file:
                 os.fsync(file.fileno())
@@ -61,14 +97,17 @@ def load_checkpoint(folder: Path) -> Saved | None:
         if not place.exists():
             continue
         try:
-            return Saved(load_file(place / TENSORS), json.loads((place / NOTES).read_text()))
+            saved = Saved(load_file(place / TENSORS), json.loads((place / NOTES).read_text()))
         except Exception as error:
             raise DataError(f"{place} is not a whole checkpoint ({error}). Delete it to begin anew.") from error
+        if saved.notes.get("format") != FORMAT:
+            raise DataError(f"{place} is a checkpoint of an older longtail, which this one cannot go on from. Delete it to begin anew.")
+        return saved
     return None
 
 
 def drop_checkpoint(folder: Path) -> None:
-    """After what the run made is kept elsewhere. At once, so that a stop while files are removed leaves none that is half there."""
+    """Remove a checkpoint, after its model is kept elsewhere. At once, so that a stop while files are removed leaves none half there."""
     gone = folder.with_name(folder.name + ".gone")
     for name in (folder.name + ".old", folder.name + ".new", gone.name):
         shutil.rmtree(folder.with_name(name), ignore_errors=True)
@@ -78,7 +117,7 @@ def drop_checkpoint(folder: Path) -> None:
 
 
 def random_state() -> dict[str, Tensor]:
-    """Of every generator that dropout and draws use."""
+    """The state of every generator that dropout and draws use."""
     state = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state()
@@ -86,6 +125,7 @@ def random_state() -> dict[str, Tensor]:
 
 
 def set_random_state(state: dict[str, Tensor]) -> None:
+    """Put generators back where `random_state` found them."""
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])

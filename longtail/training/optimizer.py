@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from longtail.core.kernels.adam import adam_rows
 
@@ -26,12 +27,10 @@ class Adam:
     def __init__(
         self,
         parameters: Iterable[tuple[str, nn.Parameter]],
-        weight_decay: float = 0.0,
         factors: Mapping[str, float] | None = None,
         momenta: Mapping[str, float] | None = None,
     ) -> None:
         self.parameters = dict(parameters)
-        self.weight_decay = weight_decay
         self.factors, self.momenta = factors or {}, momenta or {}
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.steps = 0
@@ -64,7 +63,7 @@ class Adam:
         parameter = self.parameters[name]
         assert parameter.grad is not None
         speed = self.moments[name][0].mul_(self.momenta[name]).add_(parameter.grad)
-        parameter.mul_(1 - rate * self.weight_decay).sub_(speed, alpha=rate)
+        parameter.sub_(speed, alpha=rate)
 
     def _lazily(self, name: str, rate: float) -> None:
         parameter = self.parameters[name]
@@ -76,25 +75,27 @@ class Adam:
         step, epsilon = rate * unbiased / (1 - BETAS[0] ** self.steps), EPSILON * unbiased
         tensors = (parameter.detach(), first, second, rows, values)
         if parameter.device.type == "cpu":
-            adam_rows(*map(np.asarray, tensors), step, *BETAS, epsilon, rate * self.weight_decay)
+            adam_rows(*map(np.asarray, tensors), step, *BETAS, epsilon)
         else:
-            adam_rows_anywhere(*tensors, step, *BETAS, epsilon, rate * self.weight_decay)
+            adam_rows_anywhere(*tensors, step, *BETAS, epsilon)
 
     def _densely(self, names: list[str], rate: float) -> None:
         parameters: list[Tensor] = [self.parameters[name] for name in names]
-        torch._fused_adamw_(
+        steps_before = float(self.steps - 1)  # torch counts this one itself
+        adamw(
             parameters,
             [parameter.grad for parameter in parameters if parameter.grad is not None],
             [self.moments[name][0] for name in names],
             [self.moments[name][1] for name in names],
             [],
-            [torch.tensor(float(self.steps), device=parameters[0].device)] * len(names),
-            lr=rate,
+            [torch.tensor(steps_before, device=parameter.device) for parameter in parameters],
+            fused=True,
+            amsgrad=False,
             beta1=BETAS[0],
             beta2=BETAS[1],
-            weight_decay=self.weight_decay,
+            lr=rate,
+            weight_decay=0.0,
             eps=EPSILON,
-            amsgrad=False,
             maximize=False,
         )
 
@@ -123,13 +124,12 @@ def adam_rows_anywhere(
     beta1: float,
     beta2: float,
     epsilon: float,
-    decay: float,
 ) -> None:
-    """What `kernels.adam.adam_rows` does, on any device."""
+    """Update rows as `kernels.adam.adam_rows` does, on any device."""
     mean = first[rows].lerp_(gradient, 1 - beta1)
     square = second[rows].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
     first[rows], second[rows] = mean, square
-    table[rows] = table[rows].mul_(1 - decay).addcdiv_(mean, square.sqrt_().add_(epsilon), value=-step)
+    table[rows] = table[rows].addcdiv_(mean, square.sqrt_().add_(epsilon), value=-step)
 
 
 def touched(gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from longtail.inference.retrieval import AllLabelsRetrieval, ClusterRetrieval, F
 from longtail.inference.scorer import Scorer
 from longtail.inference.search.clusters import GAME_NEIGHBOURS, Neighbours
 from longtail.inference.towers import SearchedTower
+from longtail.training.negatives.shortlists import NearestCentroids
 from longtail.training.trainer import Trainer
 
 
@@ -22,7 +23,7 @@ def scorer_of(trainer: Trainer, by: str, towers: tuple[str, ...] = ("labels",), 
         towers: the sets of label vectors that are searched, "labels" and "classifiers".
         unit: search all of them by cosines, as UniDEC does; otherwise by scores as they were trained.
     """
-    network, temperature = trainer.network.eval(), trainer.parts.contrast.temperature
+    network, temperature = trainer.network.eval(), trainer.plan.contrast.temperature
     found, scales, bias = [], [], None
     for tower in towers:
         vectors, own_bias = network.all_label_vectors(tower)
@@ -38,16 +39,18 @@ def scorer_of(trainer: Trainer, by: str, towers: tuple[str, ...] = ("labels",), 
 
 
 def _by_clusters(trainer: Trainer) -> ClusterRetrieval:
-    graph, game = None, trainer.parts.clusters.game
+    graph, game = None, trainer.plan.clusters.game
     clusters = trainer.cluster_index()
     if game:
-        assert trainer.training_data.graph is not None
-        graph = Neighbours.of(trainer.training_data.graph.weights, GAME_NEIGHBOURS, trainer.device, game)
+        assert trainer.data.graph is not None
+        graph = Neighbours.of(trainer.data.graph.weights, GAME_NEIGHBOURS, trainer.device, game)
     return ClusterRetrieval(clusters, graph)
 
 
 def _fused(trainer: Trainer) -> FusedRetrieval:
-    return FusedRetrieval(trainer.centroids(), trainer.parts.keep)
+    settings = trainer.plan.negatives
+    assert isinstance(settings, NearestCentroids)  # which the recipe was checked for
+    return FusedRetrieval(trainer.centroids(), settings.top_k)
 
 
 RETRIEVALS: dict[str, Callable[[Trainer], Retrieval]] = {

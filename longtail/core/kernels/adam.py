@@ -7,7 +7,7 @@ from numba import njit, prange
 
 
 @njit(parallel=True, fastmath=True, cache=True)
-def adam_rows(table, first, second, rows, gradient, step, beta1, beta2, epsilon, decay):
+def adam_rows(table, first, second, rows, gradient, step, beta1, beta2, epsilon):
     """Update table[rows], first[rows] and second[rows] in place. Rows come without repeats.
 
     Args:
@@ -15,11 +15,10 @@ def adam_rows(table, first, second, rows, gradient, step, beta1, beta2, epsilon,
         rows: (m,) int64.
         gradient: (m, dim) float32.
         step: the rate, corrected for the bias of the moments.
-        decay: the rate times the weight decay.
     """
     dim = table.shape[1]
     beta1, beta2, epsilon = np.float32(beta1), np.float32(beta2), np.float32(epsilon)
-    step, kept = np.float32(step), np.float32(1 - decay)
+    step = np.float32(step)
     one = np.float32(1)
     for i in prange(len(rows)):
         row = rows[i]
@@ -29,4 +28,4 @@ def adam_rows(table, first, second, rows, gradient, step, beta1, beta2, epsilon,
             square = beta2 * second[row, j] + (one - beta2) * g * g
             first[row, j] = mean
             second[row, j] = square
-            table[row, j] = kept * table[row, j] - step * mean / (np.sqrt(square) + epsilon)
+            table[row, j] = table[row, j] - step * mean / (np.sqrt(square) + epsilon)

@@ -22,8 +22,8 @@ MAX_MEASURED_LABELS = 1 << 16  # whose vectors are taken apart
 
 def ablation_metrics(model: XMC, data: Dataset) -> dict[str, dict[str, float]]:
     """Metrics of each part that can predict alone: members of the ensemble, towers of label vectors, all labels in place of clusters."""
-    assert model.stored is not None and data.test.texts is not None
-    members = model.stored.members
+    assert model.trained is not None and data.test.texts is not None
+    members = model.trained.members
     ablations: dict[str, list[Member]] = {}
     if len(members) > 1:
         for place, member in enumerate(members):
@@ -45,11 +45,11 @@ def part_lengths(model: XMC, data: Dataset) -> list[dict[str, float]]:
 
     Empty where label vectors have one part.
     """
-    assert model.stored is not None
+    assert model.trained is not None
     counts = np.bincount(data.train.labels.indices, minlength=data.n_labels)
     bins = equal_volume_bins(counts, N_BINS)
     measured = np.unique(np.linspace(0, data.n_labels - 1, min(data.n_labels, MAX_MEASURED_LABELS)).astype(np.int64))
-    for tower in tower_parts_of(model.stored, 0):
+    for tower in tower_parts_of(model.trained, 0):
         if len(tower.part_names) < 2:
             continue
         table = []

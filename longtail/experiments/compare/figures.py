@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from longtail.core.errors import DataError
 from longtail.core.values import Dataset, Ints
-from longtail.estimator import XMC
 from longtail.evaluation.metrics import find_matches, lost_information, precision_at
 from longtail.experiments.compare.cells import Row
 from longtail.experiments.compare.grids import Entry, Grid
 from longtail.experiments.compare.plans import Plan
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.data import DataSource
+from longtail.recipes.read import read_recipe
 from longtail.training.trainer import Trainer
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a training, at which curves are shown
@@ -71,10 +72,8 @@ def clusters_grid(plans: Sequence[Plan], data: Dataset, seed: int = 0) -> Grid:
     found: list[tuple[str, int, Ints]] = []
     for plan in plans:
         recipe = read_recipe(plan.system, plan.settings)
-        model = XMC(recipe, plan.augmentation, seed=seed, device="cpu")
-        clusters = Trainer(recipe.parts, model.training_data(data, recipe, model.augmentation(data)), model.device, seed).clustered(
-            "features"
-        )
+        training = DataSource(data, recipe, plan.augmentation, seed).training_data(recipe)
+        clusters = Trainer(recipe.plan, training, torch.device("cpu"), seed).clustered("features")
         found.append((plan.called, clusters.n_clusters, clusters.of_label))
     n_random = max(n for _, n, _ in found)
     found.append(("at random", n_random, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % n_random))

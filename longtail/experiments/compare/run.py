@@ -24,7 +24,7 @@ import longtail
 from longtail.core.errors import DataError, SettingError
 from longtail.core.values import Dataset, Predictions, Split
 from longtail.data.fingerprint import fingerprint
-from longtail.estimator import XMC, named_augmentation
+from longtail.estimator import XMC
 from longtail.evaluation.adaptive import adaptive
 from longtail.evaluation.evaluate import Evaluation, evaluate
 from longtail.experiments.compare.ablations import ablation_metrics, part_lengths
@@ -33,7 +33,9 @@ from longtail.experiments.compare.machine import PeakMemory, machine_name
 from longtail.experiments.compare.peers.run import check_ready, run_peer
 from longtail.experiments.compare.peers.table import named_peer
 from longtail.experiments.compare.plans import Plan
-from longtail.recipes.recipe import Recipe, read_recipe
+from longtail.recipes.data import named_augmentation
+from longtail.recipes.read import read_recipe
+from longtail.recipes.recipe import Recipe
 from longtail.training.checkpoint import drop_checkpoint
 
 PLACES = 100  # labels that are predicted for a text
@@ -170,7 +172,7 @@ class RecipeJob(Job):
 
     @property
     def system(self) -> list[Any]:
-        return [one.tables for one in (self.recipe, *self.recipe.beside)]
+        return [one.tables for one in (self.recipe, *self.recipe.members)]
 
     @property
     def _model_folder(self) -> Path:

@@ -20,9 +20,9 @@ from longtail.evaluation.evaluate import evaluate
 from longtail.experiments.tuning.results import Trial, typed_space
 from longtail.experiments.tuning.space import Hyperparameter, drawn
 from longtail.experiments.tuning.study import close_trial, ended_trials
-from longtail.recipes.recipe import read_recipe
+from longtail.models.device import device_for
+from longtail.recipes.read import read_recipe
 from longtail.training.checkpoint import drop_checkpoint
-from longtail.training.monitor import device_for
 
 if TYPE_CHECKING:
     from optuna import Study

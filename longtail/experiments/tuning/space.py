@@ -11,7 +11,7 @@ from typing import Protocol
 from longtail.core.errors import SettingError
 from longtail.core.registry import AUGMENTATIONS
 from longtail.recipes.recipe import Recipe
-from longtail.training.stages import Stage
+from longtail.training.stage import Stage
 
 WANTED = "KEY=LOW..HIGH, KEY=LOW..HIGH log, or KEY=A,B,C"
 RATE_FACTOR = 4  # learning rates are searched from a fourth of the recipe's to four times that
@@ -176,7 +176,7 @@ def default_space(recipe: Recipe, settings: Iterable[str], augmentations: Iterab
         found.append(_dropout("encoder.dropout", recipe.encoder.active_dropout))
     if {"text", "graph"} & set(recipe.labels.parts) and recipe.labels.block != "none":
         found.append(_dropout("labels.dropout", recipe.labels.dropout))
-    if "contrast" in recipe.tables and any(stage.loss in COSINE_LOSSES for stage in recipe.stages):
+    if "contrast" in recipe.tables and any(set(stage.objective.losses) & set(COSINE_LOSSES) for stage in recipe.stages):
         temperature = recipe.contrast.temperature
         found.append(f"contrast.temperature={temperature / TEMPERATURE_FACTOR:.3g}..{temperature * TEMPERATURE_FACTOR:.3g} log")
     if recipe.clusters.game:
@@ -195,9 +195,9 @@ def _rate(key: str, rate: float) -> str:
 
 
 def _length(recipe: Recipe, place: int, stage: Stage, n_rows: int) -> str:
-    """Epochs, or steps where the recipe's least_steps decide on the length."""
+    """Epochs, or steps where the recipe's min_steps decide on the length."""
     by_steps = stage.pace(n_rows).epochs > stage.epochs
-    setting, value = ("least_steps", stage.least_steps) if by_steps else ("epochs", stage.epochs)
+    setting, value = ("min_steps", stage.min_steps) if by_steps else ("epochs", stage.epochs)
     return f"{_key(recipe, place, setting)}={max(1, value // 2)}..{2 * value} log"
 
 

@@ -16,7 +16,6 @@ from longtail.core.errors import SettingError, UnknownName
 from longtail.core.values import Dataset, Predictions
 from longtail.data.augment.choose import validation_split
 from longtail.data.fingerprint import fingerprint
-from longtail.estimator import named_augmentation
 from longtail.evaluation.evaluate import KS, evaluate
 from longtail.experiments.tuning.results import Tuned, typed_space
 from longtail.experiments.tuning.search import Search
@@ -29,7 +28,8 @@ from longtail.experiments.tuning.space import (
     with_setting,
 )
 from longtail.experiments.tuning.study import importances, open_study
-from longtail.recipes.recipe import read_recipe
+from longtail.recipes.data import named_augmentation
+from longtail.recipes.read import read_recipe
 
 SHARE = 0.1  # of the training rows, held out
 PLACES = 100
@@ -83,7 +83,7 @@ def tune(
     search = Search(recipe, settings, split, chosen, augment, by, _places_of(by, split), seed, device, place)
     facts = {
         "data": fingerprint(split),
-        "recipe": [one.tables for one in (given, *given.beside)],
+        "recipe": [one.tables for one in (given, *given.members)],
         "augment": list(augment),
         "space": [str(one) for one in chosen],
         "by": by,

@@ -1,24 +1,80 @@
-"""Labels picked for a batch, and texts and labels set against each other: what the two-tower systems and UniDEC minimise."""
+"""The objectives "contrastive" and "joint": texts and labels against each other over the labels of a batch and hard negatives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from longtail.core.registry import load
+from longtail.core.checks import OneOf
+from longtail.core.registry import LOSSES, load
 from longtail.models.label_rows import LabelRows
-from longtail.models.losses.all_labels import CHUNK_NUMBERS, all_labels_bce
 from longtail.models.network import Network
 from longtail.tokens.ragged import distinct_ids
-from longtail.training.objectives import Objective, Step
-from longtail.training.stages import Contrast
+from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
+from longtail.training.settings import Contrast
 
 
 @dataclass(frozen=True)
-class Pool:
+class Contrastive(ObjectiveSettings):
+    """Score every row against the labels that are drawn for any row of the batch, and hard negatives (DPR, ANCE, NGAME, DePSL).
+
+    Args:
+        tower: the label vectors that are trained.
+        loss: see `longtail list losses`. The table [contrast] says how labels are drawn.
+    """
+
+    uses_negatives: ClassVar[bool] = True
+
+    tower: Literal["labels", "classifiers"] = "labels"
+    loss: Annotated[str, OneOf(LOSSES, takes_own=True)] = "bce"
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        return (self.tower,)
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        return (self.loss,)
+
+    def build(self, inputs: ObjectiveInputs) -> Objective:
+        return ContrastiveLoss(inputs.n_labels, inputs.contrast, {self.tower: (self.loss,)}, {self.tower: 1.0})
+
+
+@dataclass(frozen=True)
+class Joint(ObjectiveSettings):
+    """Train encoded label texts and classifiers in one pass over one pool of labels (UniDEC).
+
+    Args:
+        loss: of the labels.
+        classifier_losses: of the classifiers; several are added up.
+        scored: "batch" scores the labels drawn for the batch, "all" scores all.
+    """
+
+    uses_negatives: ClassVar[bool] = True
+
+    loss: Annotated[str, OneOf(LOSSES, takes_own=True)] = "bce"
+    classifier_losses: tuple[Annotated[str, OneOf(LOSSES, takes_own=True)], ...] = ("bce",)
+    scored: Literal["batch", "all"] = "batch"
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        return ("labels", "classifiers")
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        return (self.loss, *self.classifier_losses)
+
+    def build(self, inputs: ObjectiveInputs) -> Objective:
+        losses = {"labels": (self.loss,), "classifiers": self.classifier_losses}
+        shares = {"labels": inputs.contrast.share, "classifiers": 1 - inputs.contrast.share}
+        return ContrastiveLoss(inputs.n_labels, inputs.contrast, losses, shares, every_label=self.scored == "all")
+
+
+@dataclass(frozen=True)
+class LabelPool:
     """The labels that a batch is scored against."""
 
     labels: Tensor | None  # (m,) sorted; None for all there are
@@ -27,14 +83,13 @@ class Pool:
 
 
 @dataclass
-class Picked(Objective):
-    """Every row is scored against the labels that were picked for any row of the batch (pick-some-labels, seed 001, algorithm 1).
+class ContrastiveLoss(Objective):
+    """Every row is scored against the labels that were drawn for any row of the batch (pick-some-labels, UniDEC, algorithm 1).
 
     Args:
-        losses: task -> names of losses, which are added up.
-        shares: task -> what its losses count.
+        losses: tower -> names of losses, which are added up.
+        shares: tower -> the weight of its losses.
         every_label: score all labels instead, as DEXML does.
-        every_classifier: score all classifiers by binary cross-entropy, whichever labels were picked.
     """
 
     n_labels: int
@@ -42,32 +97,25 @@ class Picked(Objective):
     losses: dict[str, tuple[str, ...]]
     shares: dict[str, float]
     every_label: bool = False
-    every_classifier: bool = False
-    chunk_numbers: int = CHUNK_NUMBERS
-    advice: ClassVar[str] = "a smaller pool, such as contrast.most=1000, or a smaller batch"
+    advice: ClassVar[str] = "a smaller pool, such as contrast.max_labels=1000, or a smaller batch"
 
-    def __call__(self, network: Network, step: Step) -> Tensor:
-        pool = self.pool(step.targets["labels"], step.shortlist)
-        whole = {"classifiers"} if self.every_classifier else set()
-        hidden, towers = network(step.tokens, {task: None if task in whole else pool.labels for task in self.losses})
+    def __call__(self, network: Network, batch: Batch) -> Tensor:
+        pool = self.pool(batch)
+        hidden, towers = network(batch.tokens, dict.fromkeys(self.losses, pool.labels), batch.context)
         total = torch.zeros((), device=hidden.device)
-        for task, names in self.losses.items():
-            vectors, bias = towers[task]
-            text = network.text(hidden, task)
-            if task in whole:
-                cost = all_labels_bce(text, vectors, bias, step.targets["labels"], step.weights, self.chunk_numbers)
-                total = total + self.shares[task] * cost
-                continue
+        for tower, names in self.losses.items():
+            vectors, bias = towers[tower]
+            text = network.text(hidden, tower)
             with torch.autocast(text.device.type, enabled=False):  # a cosine in bfloat16 is too coarse to be divided by 0.05
                 scores = text.float() @ vectors.float().T
-                if network.tower(task).settings.unit:
+                if network.tower(tower).settings.unit:
                     scores = scores / self.contrast.temperature
                 if bias is not None:
                     scores = scores + bias
-                total = total + self.shares[task] * sum(self._both_ways(name, scores, pool, step.weights) for name in names)
+                total = total + self.shares[tower] * sum(self._both_ways(name, scores, pool, batch.weights) for name in names)
         return total
 
-    def _both_ways(self, name: str, scores: Tensor, pool: Pool, weights: Tensor) -> Tensor:
+    def _both_ways(self, name: str, scores: Tensor, pool: LabelPool, weights: Tensor) -> Tensor:
         """The loss from rows to labels and, where the contrast is symmetric, from labels to rows; the mean of both."""
         to_labels = _mean(name, scores, pool.targets, pool.counted, weights)
         if name == "bce":
@@ -80,17 +128,13 @@ class Picked(Objective):
         to_rows = _mean(name, scores.T, pool.targets.T * weights, others, torch.ones(scores.shape[1], device=scores.device))
         return (to_labels + to_rows) / 2
 
-    # ---- which labels
+    # ---- the labels of a batch
 
-    def pool(self, right: LabelRows, near: Tensor | None) -> Pool:
-        """Pick labels for a batch.
-
-        Args:
-            right: the right labels of each row, sorted, and their relevance.
-            near: (b, n) labels that lie near a row and are wrong, -1 for an empty place.
-        """
+    def pool(self, batch: Batch) -> LabelPool:
+        """Draw labels for a batch: some of the right ones of each row, and hard negatives."""
+        right = batch.targets["labels"]
         drawn = self._drawn(right)
-        labels = None if self.every_label else self._labels(right.ids[drawn], near)
+        labels = None if self.every_label else self._labels(right.ids[drawn], batch.hard_negatives())
         rows = right.row_of_each()
         n_rows, n_columns = len(right.offsets) - 1, self.n_labels if labels is None else len(labels)
         column, is_there = right.ids, torch.ones_like(drawn)
@@ -100,13 +144,13 @@ class Picked(Objective):
         targets = torch.zeros(n_rows, n_columns, device=right.ids.device)
         if self.contrast.reduction == "some":
             targets[rows[is_there], column[is_there]] = right.relevance[is_there]
-            return Pool(labels, targets, None)
+            return LabelPool(labels, targets, None)
         counted = torch.ones_like(targets, dtype=torch.bool)
         counted[rows[is_there], column[is_there]] = False
         chosen = drawn & is_there
         counted[rows[chosen], column[chosen]] = True
         targets[rows[chosen], column[chosen]] = right.relevance[chosen]
-        return Pool(labels, targets, counted)
+        return LabelPool(labels, targets, counted)
 
     def _drawn(self, right: LabelRows) -> Tensor:
         """(n,): which of the right labels are drawn, at most so many a row; the more relevant, the likelier."""
@@ -123,19 +167,18 @@ class Picked(Objective):
         drawn[order] = place < wanted
         return drawn
 
-    def _labels(self, right: Tensor, near: Tensor | None) -> Tensor:
-        """(m,) sorted: right labels and near ones, at most so many as there may be."""
+    def _labels(self, right: Tensor, hard: Tensor | None) -> Tensor:
+        """(m,) sorted: right labels and hard negatives, (b, n) or None, at most `max_labels`."""
         named = right
-        if near is not None and self.contrast.hard:
-            columns = torch.randperm(near.shape[1], device=near.device)[: self.contrast.hard]
-            hard = near[:, columns].flatten()
-            named = torch.cat([right, hard[hard >= 0]])
+        if hard is not None:
+            flat = hard.flatten()
+            named = torch.cat([right, flat[flat >= 0]])
         labels, places = distinct_ids(named, self.n_labels)
-        if len(labels) <= self.contrast.most:
+        if len(labels) <= self.contrast.max_labels:
             return labels
         importance = torch.bincount(places, minlength=len(labels))
         importance[places[: len(right)]] += len(named)  # right labels before others
-        kept = torch.topk(importance, self.contrast.most).indices
+        kept = torch.topk(importance, self.contrast.max_labels).indices
         return torch.sort(labels[kept]).values
 
     def shrink(self, network: Network) -> str | None:
