@@ -17,12 +17,20 @@ from longtail.core.values import Predictions, labels_from_rows
 from longtail.evaluation.metrics import find_matches, precision_at
 
 N_LABELS = 24
-QUICK = ("batch_size=16", "learning_rate=0.01", "least_steps=0", "encoder.dropout=0")
+QUICK = ("batch_size=16", "learning_rate=0.01", "min_steps=0", "encoder.dropout=0")
 # a transformer of random weights and its own vocabulary in place of the pretrained one
-TINY = ("tokens.kind=wordpiece", "encoder.model=none", "hidden=32", "layers=1", "encoder.attention_heads=2", "batch_size=32", "learning_rate=0.003")
+TINY = (
+    "tokens.kind=wordpiece",
+    "encoder.model=none",
+    "hidden=32",
+    "layers=1",
+    "encoder.attention_heads=2",
+    "batch_size=32",
+    "learning_rate=0.003",
+)
 # what keeps a recipe the system it is and lets it learn two hundred rows in a second or two
 SMALL: dict[str, tuple[str, ...]] = {
-    "default": (*QUICK, "labels.dropout=0", "word_dropout=0", "dim=64", "epochs=6", "ensemble=1", "beside=[]", "validation=0"),
+    "default": (*QUICK, "labels.dropout=0", "word_dropout=0", "dim=64", "epochs=6", "ensemble=1", "members=[]", "validation=0"),
     "quick": (*QUICK, "labels.dropout=0", "word_dropout=0", "dim=64", "epochs=6"),
     "default-all": (*QUICK, "labels.dropout=0", "dim=64", "epochs=6", "ensemble=1"),
     "astec": (*QUICK, "dim=64", "stages.0.epochs=3", "stages.1.epochs=15", "stages.1.learning_rate=0.03"),
@@ -30,7 +38,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "eclare": (*QUICK, "labels.dropout=0", "dim=64", "epochs=3", "stages.2.epochs=15"),
     "inceptionxml": (*QUICK, "dim=80", "epochs=14", "detached_epochs=1"),
     "inceptionxml-lf": (*QUICK, "labels.dropout=0", "dim=80", "epochs=5"),
-    "frozen": (*TINY[:-1], "epochs=30", "least_steps=0", "adapter=256", "depths=2", "learning_rate=0.003", "refresh=5"),
+    "frozen": (*TINY[:-1], "epochs=30", "min_steps=0", "adapter=256", "depths=2", "learning_rate=0.003", "refresh=5"),
     "dpr": (*TINY, "epochs=4"),
     "ance": (*TINY, "epochs=4", "refresh=2"),
     "siamesexml": ("dim=32", "batch_size=32", "stages.0.epochs=6", "stages.1.epochs=2", "refresh=2"),
@@ -40,9 +48,24 @@ SMALL: dict[str, tuple[str, ...]] = {
     "depsl": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2"),
     "unidec": (*TINY, "epochs=4", "projection=32", "encoder_rate=0.003", "refresh=2", "learning_rate=0.03"),
 }
-BESIDE = [" ".join((name, *SMALL[name])) for name in ("dpr", "siamesexml", "default-all")]
-SMALL["best-cpu"] = (*SMALL["default"][:-2], "validation=0.2", f"beside={[' '.join(('frozen', *SMALL['frozen']))]}")
-SMALL["best"] = (*TINY, "validation=0.2", "epochs=8", "encoder_rate=0.003", "learning_rate=0.03", f"beside={BESIDE}")
+
+
+def of_member(place: int, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """Settings typed for one of a recipe's [[members]]."""
+    return tuple(f"members.{place}.{word}" for word in settings)
+
+
+SMALL["best-cpu"] = (*SMALL["default"][:-2], "validation=0.2", *of_member(2, SMALL["frozen"]))
+SMALL["best"] = (
+    *TINY,
+    "validation=0.2",
+    "epochs=8",
+    "encoder_rate=0.003",
+    "learning_rate=0.03",
+    *of_member(0, SMALL["dpr"]),
+    *of_member(1, SMALL["siamesexml"]),
+    *(word for place in (2, 3, 4) for word in of_member(place, SMALL["default-all"])),
+)
 
 
 def label_names(n_labels: int) -> list[str]:

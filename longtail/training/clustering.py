@@ -31,7 +31,7 @@ class LabelClustering:
 
     def clusters(self, by: str) -> Clusters:
         """Clusters by "features", "vectors" or "texts"."""
-        ways: dict[str, Callable[[], Vectors]] = {
+        vectors_of: dict[str, Callable[[], Vectors]] = {
             "features": self._features_of_rows,
             "vectors": self._vectors_of_rows,
             "texts": self._texts,
