@@ -140,6 +140,12 @@ class XMC(OpenModel):
         return TrainedModel(members, data.label_texts, data.label_counts().astype(np.int64), fitted.graph, about, fitted.history)
 
     def save(self, folder: str | Path, *, rows: bool = False) -> None:
+        """Write a model folder, which `XMC.load` and `longtail predict` open, and drop the checkpoint of its training.
+
+        Args:
+            folder: the folder to write.
+            rows: keep training texts with the model, where they are less than 50 MB, so that explanations can show some.
+        """
         super().save(folder, rows=rows)
         if self._checkpoint is not None:
             from longtail.training.checkpoint import drop_checkpoint

@@ -171,7 +171,7 @@ def test_few_sums_by_one_thread_are_those_of_many(monkeypatch: pytest.MonkeyPatc
         with torch.no_grad():
             found.append(weighted_sum(tokens, table))
         assert np.allclose(found[-1].numpy(), expected, atol=1e-5)
-    assert torch.equal(*found)  # a text's vector does not depend on how many are beside it
+    assert torch.equal(*found)  # a text's vector does not depend on how many are in the batch
 
 
 def test_a_few_texts_are_what_they_are_among_many(monkeypatch: pytest.MonkeyPatch) -> None:

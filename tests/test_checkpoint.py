@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from torch import Tensor
 
 from longtail.core.errors import DataError, SettingError
 from longtail.training.checkpoint import (
+    FORMAT,
     NOTES,
     TENSORS,
+    Checkpoints,
     Saved,
     drop_checkpoint,
     load_checkpoint,
@@ -62,7 +65,7 @@ def test_saved_and_loaded(place: Path) -> None:
     }
     save_checkpoint(place, kinds, {"epoch": 3, "history": [{"loss": 0.1}]})
     saved = load_checkpoint(place)
-    assert saved is not None and saved.notes == {"epoch": 3, "history": [{"loss": 0.1}]}
+    assert saved is not None and saved.notes == {"format": FORMAT, "epoch": 3, "history": [{"loss": 0.1}]}
     assert set(saved.tensors) == set(kinds)
     for name, tensor in kinds.items():
         assert torch.equal(saved.tensors[name], tensor) and saved.tensors[name].dtype == tensor.dtype
@@ -94,9 +97,9 @@ def test_a_full_disk_keeps_the_old_one(place: Path, error: Exception, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr("safetensors.torch.save_file", full)
-        with pytest.raises(SettingError) as told:
+        with pytest.raises(SettingError) as error_info:
             save(place, 2)
-        assert str(told.value) == f"The checkpoint {place} could not be written ({error}); the one before it, if any, is kept."
+        assert str(error_info.value) == f"The checkpoint {place} could not be written ({error}); the one before it, if any, is kept."
     assert loaded(place) == 1
     assert files(place.parent) == [f"checkpoint/{NOTES}", f"checkpoint/{TENSORS}"]
     save(place, 3)
@@ -201,3 +204,36 @@ def test_random_state(place: Path) -> None:
     assert saved is not None
     set_random_state(saved.tensors)
     assert torch.rand(4).tolist() == wanted
+
+
+# ---- of another format, and of another run
+
+
+def written(folder: Path, notes: dict[str, Any]) -> None:
+    """A checkpoint with these notes and no others."""
+    save(folder, 1)
+    (folder / NOTES).write_text(json.dumps(notes))
+
+
+@pytest.mark.parametrize("notes", [{}, {"format": 1}, {"format": FORMAT + 1}])
+def test_another_format_is_answered_in_one_line(place: Path, notes: dict[str, Any]) -> None:
+    """The first format had no number."""
+    written(place, {**notes, "stage": 0, "epoch": 1, "step": 2, "history": [], "seconds": 1.0, "mark": "this run"})
+    for read in (lambda: load_checkpoint(place), Checkpoints(place, "this run").load):
+        with pytest.raises(DataError) as error_info:
+            read()
+        message = f"{place} is a checkpoint of another version of longtail, which this one cannot go on from. Delete it to begin anew."
+        assert str(error_info.value) == message
+
+
+def test_another_run_is_answered_in_one_line(place: Path) -> None:
+    ours, other = Checkpoints(place, "ours", {"by": "a test"}), Checkpoints(place, "other")
+    assert ours.load() is None
+    ours.save(Saved(tensors(3), {"number": 3}))
+    found = ours.load()
+    assert found is not None and found.notes == {"format": FORMAT, "mark": "ours", "by": "a test", "number": 3}
+    with pytest.raises(
+        SettingError, match=r"^The checkpoint .* is of another recipe, data set or seed\. Delete it .*, or keep it and choose"
+    ):
+        other.load()
+    assert loaded(place) == 3

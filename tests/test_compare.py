@@ -21,7 +21,6 @@ from longtail import XMC, Dataset
 from longtail.core.errors import DataError, LongtailError, SettingError, UnknownName
 from longtail.core.registry import tables
 from longtail.core.values import Predictions
-from longtail.estimator import named_augmentation
 from longtail.evaluation.evaluate import compare, evaluate
 from longtail.evaluation.metrics import lost_information
 from longtail.evaluation.predictions import drop_filtered
@@ -34,14 +33,15 @@ from longtail.experiments.compare.peers.run import PeerRun
 from longtail.experiments.compare.plans import METRICS, Plan, Shows, grid, read_table
 from longtail.experiments.compare.run import claimed, run_plans
 from longtail.experiments.compare.tables import FIGURES, fill_table
+from longtail.recipes.data import named_augmentation
 from longtail.recipes.read import read_recipe
 from longtail.training.monitor import TrainingMonitor
 from tests.spelled import Command, spelled_out, write_table
 from tests.spelled import command as command
 from tests.tensors import same_numbers as same_numbers
 
-INCEPTION = ("dim=80", "batch_size=96", "epochs=1", "least_steps=0")
-SETTINGS = ("dim=32", "batch_size=96", "epochs=1", "least_steps=0", "learning_rate=0.01")
+INCEPTION = ("dim=80", "batch_size=96", "epochs=1", "min_steps=0")
+SETTINGS = ("dim=32", "batch_size=96", "epochs=1", "min_steps=0", "learning_rate=0.01")
 
 
 @pytest.fixture

@@ -16,6 +16,9 @@ from longtail.core import registry
 from longtail.data.formats.table import LABEL_NAMES, TEXT_NAMES
 from longtail.data.synth import SHAPES
 from longtail.evaluation.evaluate import CONSTANTS, OTHER_CONSTANTS
+from longtail.recipes.recipe import Recipe
+from longtail.recipes.tables import CLASSES
+from longtail.training.stage import Stage
 from tests.examples import ROOT, examples, run_page
 from tests.house_words import HOUSE_WORDS, IN_PROSE, found_in
 
@@ -152,9 +155,9 @@ def test_api_reference_has_every_public_name() -> None:
 
 def test_api_reference_has_every_setting_of_a_recipe() -> None:
     shown = [object_at(dotted) for dotted in SHOWN]
-    for kind in ("tokens", "encoders"):
-        for name in registry.KINDS[kind]:
-            assert registry.load(kind, name) in shown, name
+    parts = [registry.load(kind, name) for kind in ("tokens", "encoders", "objectives", "negatives") for name in registry.KINDS[kind]]
+    for part in (*parts, *CLASSES.values(), Stage, Recipe):
+        assert part in shown, part
 
 
 def explained(text: str | None) -> set[str]:
@@ -210,10 +213,9 @@ def test_pages_name_every_format_shape_and_constant() -> None:
         assert f"| {a} | {b} |" in page("metrics")
 
 
-def test_recipes_page_names_every_recipe_and_objective() -> None:
-    text = page("guide/recipes")
-    for name in registry.recipes():
-        assert f"| `{name}` |" in text
+def test_recipes_page_names_every_recipe_objective_and_source_of_negatives() -> None:
+    for name in (*registry.recipes(), *registry.OBJECTIVES, *registry.NEGATIVES):
+        assert f"| `{name}` |" in page("guide/recipes"), name
 
 
 def test_data_formats_page_names_every_option_and_guessed_column() -> None:

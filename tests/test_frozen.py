@@ -1,4 +1,4 @@
-"""A transformer that does not learn: each text is read once, and what stands behind it learns."""
+"""A transformer that does not learn: each text is encoded once, and what stands behind it learns."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def settings(folder: Path, *more: str) -> list[str]:
         "max_tokens=16",
         "adapter=32",
         "epochs=20",
-        "least_steps=0",
+        "min_steps=0",
         "batch_size=8",
         "learning_rate=1e-2",
         *more,
     ]
 
 
-def test_rows_that_were_read_come_as_vectors() -> None:
+def test_rows_that_were_encoded_come_as_vectors() -> None:
     vectors = torch.arange(8.0).view(4, 2)
     rows = TokenRows.already_encoded(vectors.half(), 9)
     batch = rows.take(torch.tensor([3, 0, 3]))
@@ -109,9 +109,9 @@ def test_what_learns_and_what_drops(folder: Path) -> None:
     "more",
     [
         (),
-        ("contrast.hard=2", "contrast.refresh=3", "depths=1"),
+        ("negatives.hard=2", "negatives.refresh=3", "depths=1"),
         ("labels.parts=encoded",),
-        ("labels.parts=free", "labels.unit=false", "loss=bce", "score=all"),
+        ("labels.parts=free", "labels.unit=false", "loss=bce", "objective=all-labels"),
     ],
 )
 def test_it_learns_and_the_transformer_stays_as_it_is(folder: Path, data: Dataset, more: tuple[str, ...]) -> None:
@@ -136,22 +136,22 @@ def test_learning_is_better_than_not(folder: Path, data: Dataset) -> None:
     assert learnt > as_it_is + 40
 
 
-def test_texts_are_read_once(folder: Path, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
+def test_texts_are_encoded_once(folder: Path, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = []
     forward = TransformerEncoder.forward
 
     def noted(self: TransformerEncoder, batch, table, context=None):  # type: ignore[no-untyped-def]
-        read.append(0 if batch.encoded is not None else len(batch))
+        encoded.append(0 if batch.encoded is not None else len(batch))
         return forward(self, batch, table, context)
 
     monkeypatch.setattr(TransformerEncoder, "forward", noted)
-    model = XMC.from_recipe("frozen", settings(folder, "contrast.hard=2", "contrast.refresh=3")).fit(data)
-    assert sum(read) == len(data.train) + data.n_labels
-    assert model.trained is not None and read.count(0) > 20
+    model = XMC.from_recipe("frozen", settings(folder, "negatives.hard=2", "negatives.refresh=3")).fit(data)
+    assert sum(encoded) == len(data.train) + data.n_labels
+    assert model.trained is not None and encoded.count(0) > 20
 
 
 def test_vectors_of_training_are_those_of_prediction(folder: Path, data: Dataset) -> None:
-    """Read in half precision for training, in full for prediction."""
+    """Encoded in half precision for training, in full for prediction."""
     model = XMC.from_recipe("frozen", settings(folder, "labels.parts=encoded")).fit(data)
     assert model.trained is not None and data.label_texts is not None
     scorer, tokenizer = model.trained.scorers[0], model.trained.tokenizer
@@ -209,14 +209,16 @@ def test_what_cannot_be(folder: Path, data: Dataset, tmp_path: Path) -> None:
         export(model.trained, "sentence-transformers", tmp_path / "out")
 
 
-def test_a_long_reading_is_shown(folder: Path, data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_that_takes_long_is_shown(
+    folder: Path, data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.0)
     XMC.from_recipe("frozen", settings(folder, "epochs=1")).fit(data)
-    told = capsys.readouterr().err
-    assert "Reading label texts: 100 %" in told and "Reading training texts: 100 %" in told
+    shown = capsys.readouterr().err
+    assert "Encoding label texts: 100 %" in shown and "Encoding training texts: 100 %" in shown
 
 
-def test_ctrl_c_while_texts_are_read_ends_at_once(
+def test_ctrl_c_while_texts_are_encoded_ends_at_once(
     folder: Path, data: Dataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pressed(*_: object) -> None:

@@ -84,7 +84,7 @@ def against_naive(loss: Callable[..., Tensor], with_bias: bool, targets: LabelRo
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_all_labels_against_autograd(name: str, with_bias: bool, labels_at_once: int) -> None:
     def loss(*arguments: object) -> Tensor:
-        return ALL_LABELS[name](*arguments, numbers=labels_at_once * N_ROWS)
+        return ALL_LABELS[name](*arguments, max_scores=labels_at_once * N_ROWS)
 
     against_naive(loss, with_bias, TARGETS, 2e-6, name)
 
@@ -93,14 +93,14 @@ def test_all_labels_against_autograd(name: str, with_bias: bool, labels_at_once:
 @pytest.mark.parametrize("numbers", [0, 1, 1 << 20])
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_rows_without_any_target(name: str, numbers: int) -> None:
-    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, right_labels(*[[]] * N_ROWS), 2e-6, name)
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, max_scores=numbers), True, right_labels(*[[]] * N_ROWS), 2e-6, name)
 
 
 @pytest.mark.parametrize("numbers", [5 * N_ROWS, 1 << 20])
 @pytest.mark.parametrize("name", ALL_LABELS)
 def test_all_labels_in_bfloat16(name: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(all_labels, "matrix_type", lambda device: torch.bfloat16)
-    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, numbers=numbers), True, TARGETS, 2e-2, name)
+    against_naive(lambda *arguments: ALL_LABELS[name](*arguments, max_scores=numbers), True, TARGETS, 2e-2, name)
 
 
 @pytest.mark.gpu
@@ -332,7 +332,7 @@ def test_best_places_of_what_is_no_number() -> None:
 def test_all_labels_bce_tells_the_best_with_right_ones_first(with_bias: bool) -> None:
     text, vectors, bias = parts(with_bias)
     best = torch.empty(N_ROWS, 6, dtype=torch.int64)
-    loss = all_labels_bce(text, vectors, bias, TARGETS, WEIGHTS, numbers=1, best=best)
+    loss = all_labels_bce(text, vectors, bias, TARGETS, WEIGHTS, max_scores=1, best=best)
     assert loss.item() == pytest.approx(naive(text, vectors, bias, TARGETS, WEIGHTS).item(), rel=1e-5)
     scores = functional.linear(text, vectors, bias).detach()
     for row in range(N_ROWS):

@@ -425,7 +425,7 @@ def test_nothing_to_learn_from(name: str, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "wrong", "told"),
+    ("loss", "wrong", "message"),
     [
         (triplet, {"negatives": 0}, "negatives=0"),
         (probabilistic_contrastive, {"c": 1.0}, r"c=1\.0.*c=0\.9"),
@@ -433,6 +433,6 @@ def test_nothing_to_learn_from(name: str, shape: tuple[int, int]) -> None:
         (soft_top_k, {"k": 0}, "k=0"),
     ],
 )
-def test_settings_that_cannot_work(loss: Callable[..., Tensor], wrong: dict[str, float], told: str) -> None:
-    with pytest.raises(SettingError, match=told):
+def test_settings_that_cannot_work(loss: Callable[..., Tensor], wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         loss(torch.zeros(1, 3), torch.zeros(1, 3), **wrong)

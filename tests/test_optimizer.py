@@ -21,10 +21,10 @@ N, DIM = 7, 5
 class Reference:
     """Adam of one table, row by row, in float64 as the paper writes it; rows without a gradient keep value and moments."""
 
-    def __init__(self, start: Tensor, weight_decay: float = 0.0) -> None:
+    def __init__(self, start: Tensor) -> None:
         self.value = start.detach().double().numpy().copy()
         self.first, self.second = np.zeros_like(self.value), np.zeros_like(self.value)
-        self.weight_decay, self.steps = weight_decay, 0
+        self.steps = 0
 
     def step(self, gradients: dict[int, NDArray[np.float64]], rate: float) -> None:
         self.steps += 1
@@ -32,7 +32,7 @@ class Reference:
             self.first[row] = BETAS[0] * self.first[row] + (1 - BETAS[0]) * gradient
             self.second[row] = BETAS[1] * self.second[row] + (1 - BETAS[1]) * gradient**2
             mean, square = self.first[row] / (1 - BETAS[0] ** self.steps), self.second[row] / (1 - BETAS[1] ** self.steps)
-            self.value[row] -= rate * self.weight_decay * self.value[row] + rate * mean / (np.sqrt(square) + EPSILON)
+            self.value[row] -= rate * mean / (np.sqrt(square) + EPSILON)
 
 
 def sparse(rows: list[int], values: Tensor, coalesced: bool = False) -> Tensor:
@@ -46,14 +46,12 @@ def parameter() -> nn.Parameter:
 # ---- dense parameters
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 @pytest.mark.parametrize("size", [1.0, 1e-8])  # the second makes epsilon count
-def test_dense_against_torch(weight_decay: float, size: float) -> None:
+def test_dense_against_torch(size: float) -> None:
     ours, theirs = nn.Linear(4, 3), nn.Linear(4, 3)
     theirs.load_state_dict(ours.state_dict())
-    optimizer = Adam(ours.named_parameters(), weight_decay)
-    kind = torch.optim.AdamW if weight_decay else torch.optim.Adam
-    other = kind(theirs.parameters(), weight_decay=weight_decay, betas=BETAS, eps=EPSILON)
+    optimizer = Adam(ours.named_parameters())
+    other = torch.optim.Adam(theirs.parameters(), betas=BETAS, eps=EPSILON)
     for number in range(8):
         x, rate = torch.randn(6, 4), 0.01 * (1 + number % 3)
         for group in other.param_groups:
@@ -81,7 +79,7 @@ def test_gradients_of_a_transposed_use() -> None:
 def test_parameters_without_gradient_are_left_alone() -> None:
     one, other = parameter(), parameter()
     before = other.detach().clone()
-    optimizer = Adam([("one", one), ("other", other)], weight_decay=0.5)
+    optimizer = Adam([("one", one), ("other", other)])
     one.grad = torch.ones_like(one)
     optimizer.step(0.1)
     assert torch.equal(other, before) and set(optimizer.moments) == {"one"}
@@ -95,12 +93,12 @@ def test_parameters_without_gradient_are_left_alone() -> None:
 ROWS = st.lists(st.lists(st.integers(0, N - 1), min_size=0, max_size=5), min_size=1, max_size=6)
 
 
-@given(ROWS, st.sampled_from([0.0, 0.1]))
+@given(ROWS)
 @settings(max_examples=30)
-def test_lazy_against_rows(steps: list[list[int]], weight_decay: float) -> None:
+def test_lazy_against_rows(steps: list[list[int]]) -> None:
     torch.manual_seed(len(steps))
     weight = parameter()
-    optimizer, reference = Adam([("weight", weight)], weight_decay), Reference(weight, weight_decay)
+    optimizer, reference = Adam([("weight", weight)]), Reference(weight)
     for number, rows in enumerate(steps):  # unsorted and with repeats, whose gradients add up
         values = torch.randn(len(rows), DIM)
         summed: dict[int, NDArray[np.float64]] = {}
@@ -120,7 +118,7 @@ def test_lazy_against_rows(steps: list[list[int]], weight_decay: float) -> None:
 def test_lazy_with_all_rows_is_dense(size: float) -> None:
     lazy = parameter()
     dense = nn.Parameter(lazy.detach().clone())
-    optimizers = Adam([("weight", lazy)], 0.1), Adam([("weight", dense)], 0.1)
+    optimizers = Adam([("weight", lazy)]), Adam([("weight", dense)])
     for _ in range(5):
         gradient = size * torch.randn(N, DIM)
         lazy.grad, dense.grad = sparse([*range(N)], gradient.clone()), gradient
@@ -142,13 +140,12 @@ def test_sparse_in_one_step_and_dense_in_another(order: str) -> None:
     assert np.allclose(weight.detach().numpy(), reference.value, atol=1e-6)
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.05])
-def test_the_kernel_against_torch(decay: float) -> None:
+def test_the_kernel_against_torch() -> None:
     ours = [torch.randn(N, DIM), torch.randn(N, DIM), torch.rand(N, DIM)]
     theirs = [tensor.clone() for tensor in ours]
     rows, gradient = torch.tensor([0, 2, 5]), torch.randn(3, DIM)
-    adam_rows(*(tensor.numpy() for tensor in (*ours, rows, gradient)), 0.02, *BETAS, EPSILON, decay)
-    adam_rows_anywhere(*theirs, rows, gradient, 0.02, *BETAS, EPSILON, decay)  # type: ignore[call-arg, misc]
+    adam_rows(*(tensor.numpy() for tensor in (*ours, rows, gradient)), 0.02, *BETAS, EPSILON)
+    adam_rows_anywhere(*theirs, rows, gradient, 0.02, *BETAS, EPSILON)  # type: ignore[call-arg, misc]
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 

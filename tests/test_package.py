@@ -43,7 +43,7 @@ def test_every_registered_name_can_be_loaded() -> None:
 
 
 def page_order() -> list[str]:
-    """The parts of the package in the order of the page in docs/design.md."""
+    """The rooms of the package in the order of the page in docs/design.md."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     block = page.split("```", 2)[1]
     return [match.group(1) for match in re.finditer(r"^  ([a-z_]+)(?:\.py|/) ", block, re.MULTILINE)]

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from longtail.training import objectives
-from longtail.training.objectives import SharedPool, Step
+from longtail.training.loop import no_candidates
+from longtail.training.objectives import pool as module
+from longtail.training.objectives.base import Batch
+from longtail.training.objectives.pool import PoolLoss
 from tests.tensors import ragged, right_labels
 
 N_LABELS = 6
@@ -31,40 +33,40 @@ def network(calls: list[str]) -> Any:
         table=SimpleNamespace(weight=torch.zeros(1, 1)),
         tower=lambda task: SimpleNamespace(settings=SimpleNamespace(unit=False)),
         all_label_vectors=all_label_vectors,
-        encode=lambda tokens, task, unit: torch.eye(2),
+        encode=lambda tokens, task, unit, context: torch.eye(2),
     )
 
 
-def step(*right: int) -> Step:
+def batch(*right: int) -> Batch:
     targets = right_labels([(label, 1.0) for label in right], [])
-    return Step(ragged(), {"labels": targets}, torch.ones(2), None, 0)
+    return Batch(ragged(), {"labels": targets}, torch.ones(2), 0, lambda: no_candidates(torch.arange(2)))
 
 
 def test_the_hardest_score_highest_for_any_row_and_are_right_for_none() -> None:
-    pool = SharedPool(N_LABELS, n_hard=2, n_random=0)
+    pool = PoolLoss(N_LABELS, hard_negatives=2, random_negatives=0)
     # highest of a label: max(l, 5 - l) = 5 4 3 3 4 5; labels 0 and 5 come first, and where 5 is right, 0 and one of 1 and 4
-    assert sorted(pool._hardest(network([]), step()).tolist()) == [0, 5]
-    found = pool._hardest(network([]), step(5)).tolist()
+    assert sorted(pool._hardest(network([]), batch()).tolist()) == [0, 5]
+    found = pool._hardest(network([]), batch(5)).tolist()
     assert found[0] == 0 and found[1] in (1, 4)
 
 
 def test_label_vectors_are_looked_up_anew_now_and_then() -> None:
     calls: list[str] = []
-    pool, net = SharedPool(N_LABELS, n_hard=1, n_random=0, refresh=3), network(calls)
+    pool, net = PoolLoss(N_LABELS, hard_negatives=1, random_negatives=0, refresh=3), network(calls)
     for _ in range(7):
-        pool._hardest(net, step())
+        pool._hardest(net, batch())
     assert len(calls) == 3  # before steps 1, 4 and 7
-    again = SharedPool(N_LABELS, n_hard=1, n_random=0, refresh=3)
+    again = PoolLoss(N_LABELS, hard_negatives=1, random_negatives=0, refresh=3)
     again.load(pool.state())
-    again._hardest(net, step())
+    again._hardest(net, batch())
     assert len(calls) == 3 and again.state()["age"] == 2  # a resumed run goes on with the same vectors
 
 
 def test_of_many_labels_a_part_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectives, "HARD_AMONG", 3)
+    monkeypatch.setattr(module, "HARD_AMONG", 3)
     torch.manual_seed(0)
-    pool = SharedPool(N_LABELS, n_hard=3, n_random=0)
-    windows = {tuple(sorted(pool._hardest(network([]), step(0, 5)).tolist())) for _ in range(50)}
+    pool = PoolLoss(N_LABELS, hard_negatives=3, random_negatives=0)
+    windows = {tuple(sorted(pool._hardest(network([]), batch(0, 5)).tolist())) for _ in range(50)}
     assert windows == {(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 5), (0, 4, 5), (0, 1, 5)}  # each label in half of them
 
 
@@ -84,5 +86,5 @@ print(held() - before)
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="memory is read from /proc")
 def test_products_of_ever_new_shapes_are_not_kept() -> None:
     """Each pool has its own size; torch would keep a program of over a megabyte for each product, some 400 MB here."""
-    told = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, check=True)
-    assert int(told.stdout) < 150_000_000
+    done = subprocess.run([sys.executable, "-c", SHAPES], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 150_000_000

@@ -54,14 +54,14 @@ def start_table(encoder: TransformerEncoder) -> Tensor:
 
 
 def by_itself(model: Any, pooling: str, depths: tuple[int, ...] = (-1,)) -> Tensor:
-    """Each text alone through the library's model, by its own ids; what there is after so many layers, side by side."""
+    """Each text alone through the library's model, by its own ids; what there is after so many layers, concatenated."""
     found = []
     for row in ROWS:
         if not row:
             found.append(torch.zeros(len(depths) * model.config.hidden_size))
             continue
-        told = model(input_ids=torch.tensor([row]) - 1, output_hidden_states=True).hidden_states
-        states = torch.cat([told[depth][0] for depth in depths], dim=1)
+        states_of_all = model(input_ids=torch.tensor([row]) - 1, output_hidden_states=True).hidden_states
+        states = torch.cat([states_of_all[depth][0] for depth in depths], dim=1)
         found.append(states.mean(dim=0) if pooling == "mean" else states[0])
     return torch.stack(found).detach()
 
@@ -153,7 +153,7 @@ def test_empty_texts(folder: Path) -> None:
 
 
 def test_gradients_stay_with_a_text(folder: Path) -> None:
-    """What pads a short text beside a long one gets none."""
+    """What pads a short text next to a long one gets none."""
     encoder = Transformer(str(folder)).build().eval()
     table = start_table(encoder).requires_grad_()
     hidden = encoder(ragged([(3, 1.0)], [(5, 1.0), (6, 1.0)]), table)
@@ -166,7 +166,7 @@ def test_gradients_stay_with_a_text(folder: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(0, 30), st.integers(5, 40), st.integers(1, 9))
-def test_runs_are_the_cheapest(found: list[int], start: int, most_tokens: int, most_texts: int) -> None:
+def test_runs_are_the_cheapest(found: list[int], start: int, max_tokens: int, max_texts: int) -> None:
     lengths = np.sort(np.array(found, np.int64))
 
     def cost(runs: list[tuple[int, int]]) -> int:
@@ -176,11 +176,11 @@ def test_runs_are_the_cheapest(found: list[int], start: int, most_tokens: int, m
     cuts = range(2 ** (len(lengths) - 1))
     edges = [[0, *(place for place in range(1, len(lengths)) if cut >> (place - 1) & 1), len(lengths)] for cut in cuts]
     assert cost(free) == min(cost(list(pairwise(some))) for some in edges)
-    bound = runs_of_like_length(lengths, start, most_tokens, most_texts)
+    bound = runs_of_like_length(lengths, start, max_tokens, max_texts)
     for runs in (free, bound):
         assert runs[0][0] == 0 and runs[-1][1] == len(lengths) and all(one[1] == other[0] for one, other in pairwise(runs))
-    assert all(stop - first <= most_texts for first, stop in bound)
-    assert all(stop - first == 1 or (stop - first) * lengths[stop - 1] <= most_tokens for first, stop in bound)
+    assert all(stop - first <= max_texts for first, stop in bound)
+    assert all(stop - first == 1 or (stop - first) * lengths[stop - 1] <= max_tokens for first, stop in bound)
 
 
 # --- memory for time
@@ -280,7 +280,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def wide_heads(folder: Path, **settings: Any) -> TransformerEncoder:
-    """One whose heads are as wide as what reads texts end to end wants them."""
+    """One whose attention heads are as wide as the layers over texts end to end want them."""
     save_model(folder, hidden_size=32, num_attention_heads=2)
     return Transformer(str(folder), **settings).build()
 
@@ -299,7 +299,7 @@ def test_texts_end_to_end(tmp_path: Path, pooling: str, texts_at_once: int, monk
         padded = encoder(TOKENS, table)
         wanted = torch.autograd.grad(padded, weights, above)
     n_padded = len(calls)
-    monkeypatch.setattr(module, "CPU_MOST", 8)  # tokens: the text of 14 is a run by itself
+    monkeypatch.setattr(module, "CPU_TOKENS", 8)  # tokens: the text of 14 is a run by itself
     found = encoder(TOKENS, table)
     assert torch.allclose(found, padded, atol=1e-5)
     for gradient, other in zip(torch.autograd.grad(found, weights, above), wanted, strict=True):
@@ -528,18 +528,18 @@ def test_round_trip_without_the_folder(tmp_path: Path, kind: str) -> None:
     settings = Transformer(str(tmp_path / "model"), projection=6)
     encoder = settings.build().eval()
     table = start_table(encoder)
-    told = json.dumps(encoder.architecture(), allow_nan=False)
-    assert str(tmp_path) not in told
+    written = json.dumps(encoder.architecture(), allow_nan=False)
+    assert str(tmp_path) not in written
     state = encoder.state_dict()
     assert all(len(tensor) != 12 for tensor in state.values()) and not any("pooler" in name for name in state)  # no word vectors
     save_file(state, tmp_path / "weights.safetensors")
-    other = replace(settings, model="/not/here").rebuild(json.loads(told)).eval()
+    other = replace(settings, model="/not/here").rebuild(json.loads(written)).eval()
     assert other.word_vectors is None
     other.load_state_dict(load_file(tmp_path / "weights.safetensors"), assign=True)
     hidden = other(TOKENS, table)
     assert torch.equal(hidden, encoder(TOKENS, table))
     assert torch.equal(other.project(hidden, "classifiers"), encoder.project(hidden, "classifiers"))
-    assert other.architecture() == encoder.architecture() == json.loads(told) and other.most_tokens == encoder.most_tokens
+    assert other.architecture() == encoder.architecture() == json.loads(written) and other.max_tokens == encoder.max_tokens
 
 
 def test_random_weights_for_any_tokens() -> None:

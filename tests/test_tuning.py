@@ -32,7 +32,7 @@ from longtail.recipes.read import read_recipe
 from tests.spelled import spelled_out, write_table
 from tests.tensors import same_numbers as same_numbers
 
-QUICK = ("dim=16", "batch_size=96", "epochs=1", "ensemble=1", "tokens.kind=words", "n_hard=0", "n_random=8")
+QUICK = ("dim=16", "batch_size=96", "epochs=1", "ensemble=1", "tokens.kind=words", "hard_negatives=0", "random_negatives=8")
 RATES = ["learning_rate=1e-3..1e-1 log"]
 Reached = Callable[[dict[str, str], str], float]
 
@@ -145,7 +145,7 @@ def test_the_default_space_holds_what_matters_in_a_recipe() -> None:
     assert space("default", augment=["gandalf:delta=0.2"]) == rates  # which says it
     assert space("default", "epochs=3", "stages.0.learning_rate=0.1", "encoder.dropout=0") == []
     astec = ["stages.1.learning_rate=0.0005..0.008 log", "stages.0.learning_rate=0.00125..0.02 log", "encoder.dropout=0.0..0.8"]
-    assert space("astec", rows=1000) == [*astec[:2], "stages.1.least_steps=1500..6000 log", astec[2]]  # 15 epochs are 60 steps
+    assert space("astec", rows=1000) == [*astec[:2], "stages.1.min_steps=1500..6000 log", astec[2]]  # 15 epochs are 60 steps
     assert space("astec", rows=100_000) == [*astec[:2], "stages.1.epochs=7..30 log", astec[2]]
     assert space("astec", "epochs=3", "learning_rate=0.1") == [astec[2]]
     assert space("unidec")[2:] == ["epochs=10..40 log", "encoder.dropout=0.0..0.4", "contrast.temperature=0.0167..0.15 log"]
@@ -329,7 +329,7 @@ def test_another_data_set_recipe_or_space_in_the_same_folder_is_refused(data: Da
     ("space", "more", "told"),
     [
         (["learning_rat=1..2"], {}, "Did you mean 'learning_rate'?"),
-        (["dropout=0.0,0.2"], {}, "dropout is a setting of 2 tables; type labels.dropout or encoder.dropout."),
+        (["dropout=0.0,0.2"], {}, "dropout is a setting of 2 tables; type encoder.dropout or labels.dropout."),
         (["encoder.dropout=0.5..1.5"], {}, "dropout came as 1.5"),
         (["epochs=0.5..2"], {}, "stages.0.epochs came as 0.5; wanted a whole number."),
         (["epochs=0..5"], {}, "epochs came as 0; wanted 1 or more."),

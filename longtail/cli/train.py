@@ -34,7 +34,7 @@ def train(
 ) -> None:
     """Train a recipe, write the model folder, and measure it on the test rows where there are some.
 
-    Ctrl-C leaves a checkpoint beside the folder; the same command goes on from there and ends with the same numbers.
+    Ctrl-C leaves a checkpoint next to the folder; the same command goes on from there and ends with the same numbers.
     """
     from longtail.data.files import check_free
     from longtail.estimator import XMC

@@ -1,4 +1,4 @@
-"""Encoder and label sides over one token table, as one module; forward only."""
+"""Network: an encoder and towers of label vectors over one token table, as one module; forward only."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class EveryRow:
 
 
 def _sparse(matrix: csr_matrix, device: torch.device) -> Any:
-    """What `_product` takes: a torch matrix on a GPU, arrays for the kernel on a CPU."""
+    """The matrix as `_product` takes it: a torch matrix on a GPU, arrays for the kernel on a CPU."""
     arrays = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(np.float32)
     if device.type == "cpu":
         return arrays

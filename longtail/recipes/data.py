@@ -32,7 +32,7 @@ CHOSEN = "adaptive"
 
 @dataclass(eq=False)
 class Parts:
-    """What recipes with the same tokens, graph and word vectors share."""
+    """Tokenizer, label texts and graph that recipes with the same settings for them share."""
 
     tokenizer: Tokenizer
     label_rows: TokenRows | None

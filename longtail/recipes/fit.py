@@ -74,16 +74,16 @@ def fit_recipe(recipe: Recipe, data: Dataset, options: FitOptions) -> Fitted:
         held_out = validation_split(data, main.validation, options.seed, enough=ENOUGH_TO_STACK)
     source = DataSource(held_out or data, main, options.augment, options.seed)
     fitted = Fitted()
-    told: set[int] = set()
+    warned: set[int] = set()
     for one in main.all_members:
         training = replace(source.training_data(one), cache=options.cache)
         member = _fit_member(one, training, main, held_out, options, fitted)
         fitted.members.append(member)
         n_cut = member.tokenizer.n_cut
-        if n_cut and id(member.tokenizer) not in told:
+        if n_cut and id(member.tokenizer) not in warned:
             longer = f"are longer than {one.tokens.max_tokens} tokens, and what is behind them was cut off"
             sys.stderr.write(f"{one.name}: {n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
-        told.add(id(member.tokenizer))
+        warned.add(id(member.tokenizer))
         if len(fitted.members) == 1:
             fitted.graph, fitted.n_rows = training.graph, len(training.stages[0].augmented)
     if held_out is not None and len(fitted.members) > 1:

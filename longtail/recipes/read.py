@@ -124,7 +124,8 @@ def _recipe(tables: Tables, name: str, where: str) -> Recipe:
     try:
         made = Recipe(
             name=name,
-            **{table: _part(table, tables) for table in TABLES},
+            **{table: _part(table, tables) for table in TABLES if table != "graph"},
+            graph=_graph(tables),
             stages=tuple(_stage(stage, f"stages.{place}") for place, stage in enumerate(tables["stages"])),
             tables=tables,
             **vars(from_table(Top, {key: value for key, value in tables.items() if key in top}, "")),
@@ -141,19 +142,18 @@ def _recipe(tables: Tables, name: str, where: str) -> Recipe:
 def _part(name: str, tables: Tables) -> Any:
     """The settings of a table, as the dataclass of its kind."""
     table = {key: value for key, value in tables.get(name, {}).items() if key != "kind"}
-    if name == "graph":
-        return _graph(tables, table)
-    if name == "tokens" and kind_of(name, tables) == "pretrained":  # the encoder says whose tokens
+    settings = class_of(name, tables)
+    if "model" in {one.name for one in fields(settings)}:  # tokens of a pretrained model: the encoder says of which
         table |= {key: value for key, value in tables.get("encoder", {}).items() if key == "model"}
-    return from_table(class_of(name, tables), table, name)
+    return from_table(settings, table, name)
 
 
-def _graph(tables: Tables, given: Tables) -> Mapping[str, Any] | None:
+def _graph(tables: Tables) -> Mapping[str, Any] | None:
     """The kind of the label graph and the settings that are given for it."""
     if "graph" not in tables:
         return None
-    made = from_table(class_of("graph", tables), given, "graph")
-    return {"kind": kind_of("graph", tables), **{key: getattr(made, key) for key in given}}
+    made, given = _part("graph", tables), tables["graph"]
+    return {"kind": kind_of("graph", tables), **{key: getattr(made, key) for key in given if key != "kind"}}
 
 
 def _stage(table: Tables, where: str) -> Stage:

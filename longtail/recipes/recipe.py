@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from longtail.core.checks import Settings
@@ -15,6 +15,18 @@ from longtail.training.negatives.base import NegativeSettings
 from longtail.training.plan import TrainingPlan
 from longtail.training.settings import ClusterSettings, Contrast
 from longtail.training.stage import Stage
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Requirements of a way to find labels."""
+
+    takes_two_towers: bool = False
+    clusters: bool = False
+    centroids: bool = False
+
+
+RETRIEVALS = {"all": Needs(takes_two_towers=True), "clusters": Needs(clusters=True), "fused": Needs(centroids=True)}
 
 
 @dataclass(frozen=True)
@@ -42,14 +54,26 @@ class Recipe:
     """A system, put together from parts.
 
     Args:
+        name: name of the recipe: that of its file.
+        about: one line of what it is.
+        tokens: the table [tokens].
+        encoder: the table [encoder].
+        labels: the table [labels]: what label vectors are made of.
+        classifiers: the table [classifiers]: a second tower of label vectors.
+        contrast: the table [contrast].
+        negatives: the table [negatives]: where hard negatives come from.
+        graph: the table [graph]: kind and settings of the label graph; None for none.
+        clusters: the table [clusters].
+        predict: the table [predict].
+        stages: the tables [[stages]], in their order.
         ensemble: networks that are trained with different seeds and whose scores are averaged.
         validation: share of the training rows that is held out, for stacking weights, calibration and early stopping.
         patience: epochs without a better validation after which a stage of labels ends; 0 trains all epochs.
         vectors: pretrained token vectors to start from: a word2vec or GloVe file, or "wordllama".
         augment: the augmentation of the training rows; that of the run where None.
         members: other members of the ensemble, each a recipe of its own. Their scores are added up with stacking weights, which are
-            learnt on validation rows.
-        tables: as a TOML file holds them, to be saved beside a model.
+            learned on validation rows.
+        tables: as a TOML file holds them, to be saved with a model.
     """
 
     name: str
@@ -74,7 +98,7 @@ class Recipe:
 
     @property
     def plan(self) -> TrainingPlan:
-        """What one network is trained by."""
+        """The plan that each network is trained by."""
         return TrainingPlan(self.encoder, self.labels, self.classifiers, self.contrast, self.negatives, self.clusters, self.stages)
 
     @property
@@ -97,15 +121,15 @@ class Recipe:
     def needs_label_texts(self) -> bool:
         """Whether any part is made of label texts."""
         parts = [self.classifiers.parts, self.clusters.parts, *(stage.parts for stage in self.stages)]
-        by_texts = any(stage.objective.makes_clusters_by == "texts" for stage in self.stages)
-        return self.labels.needs_text or by_texts or any(part is not None and set(part) != {"free"} for part in parts)
+        by_texts = any(stage.objective.needs_label_texts for stage in self.stages)
+        return self.labels.needs_text or by_texts or any(replace(self.labels, parts=part).needs_text for part in parts if part is not None)
 
     def label_vectors(self, tower: str) -> LabelVectors:
         """The settings of a tower's label vectors, as the last stage that trains it has them."""
         if tower == "classifiers":
             return self.classifiers
         parts = [stage.parts for stage in self.stages if tower in stage.objective.towers][-1:]
-        return self.labels if not parts or parts[0] is None else LabelVectors(**{**vars(self.labels), "parts": parts[0]})
+        return self.labels if not parts or parts[0] is None else replace(self.labels, parts=parts[0])
 
     def check(self, where: str) -> None:
         """Raise where settings of several tables contradict each other."""
@@ -126,9 +150,7 @@ def _stages_have_what_they_need(recipe: Recipe) -> str | None:
         if objective.searches_clusters and not has_clusters:
             return f'stages.{place} learns clusters, but no stage up to it makes them; wanted cluster_by = "features"'
         if objective.needs_shortlists and not recipe.negatives.gives_shortlists:
-            return (
-                f'stages.{place} scores shortlists, and [negatives] gives none; wanted kind = "clusters" or "nearest-centroids"'
-            )
+            return f'stages.{place} scores shortlists, and [negatives] gives none; wanted kind = "clusters" or "nearest-centroids"'
         if objective.needs_shortlists and recipe.negatives.searches_clusters and not is_learnt:
             return f"stages.{place} takes shortlists from clusters, but no stage before it learns them"
         if "classifiers" in objective.towers and "classifiers" not in recipe.tables:
@@ -149,12 +171,13 @@ def _prediction_is_possible(recipe: Recipe) -> str | None:
     predict = recipe.predict
     if "classifiers" in predict.towers and "classifiers" not in recipe.towers:
         return 'predict.towers names classifiers, but no stage learns them; wanted one with tower = "classifiers", or objective = "joint"'
-    if len(predict.towers) > 1 and predict.by != "all":
+    needs = RETRIEVALS[predict.by]
+    if len(predict.towers) > 1 and not needs.takes_two_towers:
         return f'predict.by = "{predict.by}" searches one set of label vectors; wanted predict.by = "all" for two towers'
-    if predict.by == "clusters" and "clusters" not in recipe.towers:
-        return 'predict.by = "clusters", but no stage learns clusters'
-    if predict.by == "fused" and not recipe.negatives.has_centroids:
-        return 'predict.by = "fused" searches label centroids; wanted negatives.kind = "nearest-centroids" with it'
+    if needs.clusters and "clusters" not in recipe.towers:
+        return f'predict.by = "{predict.by}", but no stage learns clusters'
+    if needs.centroids and not recipe.negatives.has_centroids:
+        return f'predict.by = "{predict.by}" searches label centroids; wanted negatives.kind = "nearest-centroids" with it'
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from inspect import signature
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -26,6 +26,7 @@ CLASSES = {
     "clusters": ClusterSettings,
     "predict": PredictSettings,
 }
+DEFAULT_KINDS = {"graph": "walk"}  # where it is not the first of the registry
 OPTIONAL = ("classifiers", "contrast", "graph")  # a setting without its table's name is not looked for there, unless the recipe has it
 TABLES = (*NAMED, *CLASSES)
 NOT_TYPED = ("labels", "seed", "label_vectors", "min_similarity")  # what functions that make graphs get from elsewhere
@@ -48,7 +49,7 @@ class Top:
 
 def kind_of(table: str, tables: Tables) -> str:
     """The `kind` of a table, or the first of its registry."""
-    default = "walk" if table == "graph" else next(iter(KINDS[NAMED[table]]))
+    default = DEFAULT_KINDS.get(table) or next(iter(KINDS[NAMED[table]]))
     return str(tables.get(table, {}).get("kind", default))
 
 
@@ -57,7 +58,7 @@ def class_of(table: str, tables: Tables) -> Any:
     if table in CLASSES:
         return CLASSES[table]
     found = load(NAMED[table], kind_of(table, tables))
-    return _graph_settings(found) if table == "graph" else found
+    return found if is_dataclass(found) else _settings_of(found)
 
 
 def objective_of(stage: Tables) -> Any:
@@ -90,8 +91,8 @@ def _hints(settings: Any) -> dict[str, Any]:
     return {one.name: hints[one.name] for one in fields(settings)}
 
 
-def _graph_settings(function: Any) -> Any:
-    """The settings of a kind of graph, as a dataclass."""
+def _settings_of(function: Any) -> Any:
+    """The settings of a function that makes a graph, as a dataclass."""
     taken = signature(function).parameters.items()
     known = {name: (one.annotation, one.default) for name, one in taken if name not in NOT_TYPED}
     known.setdefault("normalise", (str, "square-root"))
@@ -160,7 +161,7 @@ def _merged_stages(base: list[dict[str, Any]], own: Any) -> Any:
 
 
 def _without_strangers(table: dict[str, Any], own: Tables, known: set[str]) -> dict[str, Any]:
-    """Without what the base told its former kind alone."""
+    """Without settings of the base that only its former kind has."""
     return {name: value for name, value in table.items() if name in known or name in own}
 
 
@@ -200,7 +201,7 @@ def _put(tables: dict[str, Any], key: str, value: Any) -> None:
             table["min_steps"] = 0
         if last == "objective":
             strangers = set(table) - set(stage_hints(table))
-        elif last == "kind":  # what the recipe told the former kind alone goes with it
+        elif last == "kind":  # settings that only the former kind has go with it
             strangers = set(table) - {"kind", *_hints(class_of(home, tables))}
         else:
             continue

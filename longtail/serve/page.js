@@ -183,7 +183,7 @@ async function neighbours(model, label, detail) {
   return star(graph, go, Math.max(280, Math.min(620, detail.clientWidth)));
 }
 
-// the label in the middle, those it points to around it, and those behind them further out; names beside their dots
+// the label in the middle, those it points to around it, and those behind them further out; names next to their dots
 function star(graph, go, width) {
   const letters = width < 420 ? 13 : 22;
   const height = Math.min(400, width);

@@ -44,7 +44,7 @@ def model_folder(name: str) -> Path:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """What a JSON file of a model's folder holds."""
+    """The settings in a JSON file of a model's folder."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -55,7 +55,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, in one line."""
+    """The message of another library's error, in one line."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

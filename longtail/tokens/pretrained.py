@@ -112,7 +112,7 @@ def _bare(library: Library) -> Library:
 
 
 def _bert(folder: Path) -> Library:
-    """From a bare list of pieces, as old BERT models have it."""
+    """The rules of a bare list of pieces, as old BERT models have it."""
     pieces = (folder / PIECES).read_text(encoding="utf-8").rstrip("\n").split("\n")
     places = {piece.rstrip("\r"): place for place, piece in enumerate(pieces)}
     if missing := [mark for mark in BERT_MARKS if mark not in places]:

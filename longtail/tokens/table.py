@@ -41,13 +41,13 @@ class WordTable:
         """All words by number."""
         return Texts(self._letters[: self._ends[self._size]], self._ends[: self._size + 1])
 
-    def add(self, buffer: Bytes, starts: Offsets, stops: Offsets, most: int | None = None) -> tuple[Ints, Offsets]:
-        """Number the words of the texts buffer[starts[i]:stops[i]], new ones too; at most `most` are new.
+    def add(self, buffer: Bytes, starts: Offsets, stops: Offsets, max_new: int | None = None) -> tuple[Ints, Offsets]:
+        """Number the words of the texts buffer[starts[i]:stops[i]], new ones too; at most `max_new` are new.
 
         Returns numbers and offsets of the texts among them.
         """
         n_bytes = int((stops - starts).sum())
-        self._reserve(self._size + (n_bytes if most is None else most), int(self._ends[self._size]) + n_bytes)
+        self._reserve(self._size + (n_bytes if max_new is None else max_new), int(self._ends[self._size]) + n_bytes)
         numbers, offsets, self._size = number_words(buffer, starts, stops, self._kinds, True, self._size, *self._arrays)
         return numbers, offsets
 

@@ -26,7 +26,7 @@ def pretrained_vectors(tokenizer: Tokenizer, source: str | Path) -> tuple[Floats
 
     Args:
         source: a text file of word vectors (word2vec, GloVe, fastText), in which a bigram is the mean of its words; or "wordllama",
-            the token table of that package, 256 numbers for each token: a word is the mean of its pieces.
+            the token table of that package, 256 dimensions: a word is the mean of its pieces.
     """
     names = [name.removeprefix(PIECE_MARK) if is_marked_piece(name) else name for name in tokenizer.names()]
     if source == WORDLLAMA:

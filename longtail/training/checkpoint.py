@@ -44,7 +44,7 @@ class Checkpoints:
     Args:
         folder: where it lies.
         mark: a hash of recipe, data, augmentation and seed; a checkpoint of another run is refused.
-        notes: kept beside every checkpoint.
+        notes: kept with every checkpoint.
     """
 
     folder: Path
@@ -66,7 +66,7 @@ class Checkpoints:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
-    """Write beside the old checkpoint and put it in its place when it is whole; on a full disk the old one stays."""
+    """Write next to the old checkpoint and put it in its place when it is whole; on a full disk the old one stays."""
     from safetensors.torch import save_file
 
     fresh = folder.with_name(folder.name + ".new")
@@ -101,7 +101,7 @@ def load_checkpoint(folder: Path) -> Saved | None:
         except Exception as error:
             raise DataError(f"{place} is not a whole checkpoint ({error}). Delete it to begin anew.") from error
         if saved.notes.get("format") != FORMAT:
-            raise DataError(f"{place} is a checkpoint of an older longtail, which this one cannot go on from. Delete it to begin anew.")
+            raise DataError(f"{place} is a checkpoint of another version of longtail, which this one cannot go on from. Delete it to begin anew.")
         return saved
     return None
 

@@ -41,7 +41,7 @@ class EpochRows:
         return len(self.weights)
 
     def context(self, places: Tensor) -> RowContext | None:
-        """What surrounds the rows at these places, for an encoder that needs context."""
+        """Neighbours of the rows at these places, for an encoder that needs context."""
         return None if self.neighbours is None else self.neighbours.take(places)
 
     def take(self, places: Tensor, epoch: int) -> Batch:
@@ -72,7 +72,7 @@ BEGINNING = Position()
 
 
 class Decision(Flag):
-    """What a callback asks the trainer to do."""
+    """Requests of a callback to the trainer."""
 
     GO_ON = 0
     SAVE = auto()  # write a checkpoint
@@ -81,7 +81,7 @@ class Decision(Flag):
 
 
 class Callbacks(Protocol):
-    """Told of every step and epoch. They show progress, measure and decide; they change nothing of the network or the run."""
+    """Called at every step and epoch. They show progress, measure and decide; they change nothing of the network or the run."""
 
     def on_epoch_begin(self, epoch: int, n_steps: int) -> None: ...
 

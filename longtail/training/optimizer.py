@@ -100,7 +100,7 @@ class Adam:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Moments by name; `steps` beside them."""
+        """Moments by name, and the number of `steps`."""
         named = {f"{which}.{name}": both[place] for name, both in self.moments.items() for place, which in enumerate(("first", "second"))}
         return {**named, "steps": torch.tensor(self.steps)}
 

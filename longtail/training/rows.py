@@ -69,13 +69,11 @@ class RowSource:
         clusters: Clusters | None,
         source: torch.Tensor | None = None,
     ) -> EpochRows:
-        right = {}
-        for name in targets:
-            labels = made.split.labels
-            if name == "clusters":
-                assert clusters is not None
-                labels = clusters.meta_targets(labels)
-            right[name] = LabelRows.of(labels, self.device)
+        labels = made.split.labels
+        right = {"labels": LabelRows.of(labels, self.device)} if "labels" in targets else {}
+        if "clusters" in targets:
+            assert clusters is not None
+            right["clusters"] = LabelRows.of(clusters.meta_targets(labels), self.device)
         weights = torch.from_numpy(made.row_weights).to(self.device)
         return EpochRows(tokens, right, weights, source, neighbours=self._neighbours(made, tokens))
 

@@ -31,6 +31,11 @@ class Contrast(Settings):
     symmetric: bool = True
     share: Share = 0.5
 
+    @property
+    def picks_one(self) -> bool:
+        """Whether a row has one positive, and its other right labels take no part."""
+        return self.reduction == "one"
+
 
 @dataclass(frozen=True)
 class ClusterSettings(Settings):

@@ -18,7 +18,7 @@ class Stage(Settings):
     """One run of the training loop: its objective, how long and how fast it learns, and what stays as it is.
 
     Args:
-        objective: the loss over the labels that are scored; `longtail list objectives`. Its own settings stand beside these.
+        objective: the loss over the labels that are scored; `longtail list objectives`. Its own settings stand among these.
         parts: parts of the label vectors, where the stage learns fewer of them than the recipe has.
         augment: the augmentation of this stage, such as "none"; that of the run where not given.
         epochs: passes over the training rows.

@@ -37,7 +37,7 @@ SAMPLE, ALIKE = 256, 0.99  # label texts that are compared after a stage, and th
 
 
 class RunCallbacks(Callbacks, Protocol):
-    """Callbacks of a whole run: they are told of stages too, and what they know goes into checkpoints."""
+    """Callbacks of a whole run: they are called at stages too, and what they know goes into checkpoints."""
 
     def on_stage_begin(self, number: int, stage: Stage, pace: Pace) -> None: ...
 
@@ -111,7 +111,7 @@ class Trainer:
             if (best := callbacks.best_weights()) is not None:
                 self.network.load_state_dict(best)
             self.network.eval()
-            self._warn_if_alike(callbacks)
+            _warn_if_alike(self.network, self.data.n_labels, self.number, callbacks)
         if saved is not None:  # the run was stopped behind its last stage
             self._load(saved)
         self.number = len(self.plan.stages)
@@ -132,7 +132,7 @@ class Trainer:
         objective = self.stage.objective
         self.negatives = (self.plan.negatives if objective.uses_negatives else InBatch()).build()
         self.objective = self._objective()
-        self.optimizer = self._optimizer()
+        self.optimizer = _optimizer(self.network, self.stage)
         if saved is None:
             torch.manual_seed(self.seed * 7919 + self.number)
             return BEGINNING
@@ -179,36 +179,6 @@ class Trainer:
         if not stage.glas_weight or not stage.objective.learns_labels:
             return objective
         return WithGlas(objective, symmetric_cooccurrence(self.data.labels, delta=0.0).weights, stage.glas_weight)
-
-    def _optimizer(self) -> Adam:
-        """Adam over what the stage trains; parameters of other towers are left alone."""
-        stage = self.stage
-        left_alone = (*(f"towers.{name}." for name in self.network.towers if name not in stage.objective.towers), "cluster_encoder.")
-        trained = [
-            (name, parameter)
-            for name, parameter in self.network.named_parameters()
-            if parameter.requires_grad and not name.startswith(left_alone)
-        ]
-        factors, momenta = {}, {}
-        for name, _ in trained:
-            if stage.encoder_rate is not None and not name.startswith("towers."):
-                faster = PROJECTIONS_FASTER if name.startswith("encoder.projections.") else 1
-                factors[name] = stage.encoder_rate / stage.learning_rate * faster
-            elif stage.momentum and name.startswith("towers."):
-                momenta[name] = stage.momentum
-        return Adam(trained, factors, momenta)
-
-    @torch.no_grad()
-    def _warn_if_alike(self, callbacks: Callbacks) -> None:
-        """An encoder that gives all texts the same vector has learnt nothing, and nothing that is built on it can."""
-        if "labels" not in self.network.towers or self.network.tower("labels").sequences is None:
-            return
-        some = torch.linspace(0, self.data.n_labels - 1, SAMPLE, device=self.device).long().unique()
-        vectors = functional.normalize(self.network.label_vectors("labels", some)[0].float(), dim=1)
-        cosine = float(vectors.mean(dim=0).square().sum())
-        if len(some) > 1 and cosine > ALIKE:
-            alike = f"After stage {self.number + 1} all label texts have nearly the same vector (mean cosine {cosine:.3f})"
-            callbacks.log(f"{alike}: nothing was learnt. Try loss=semi-hard, or a smaller learning_rate.")
 
     # ---- rows of an epoch
 
@@ -282,6 +252,35 @@ class Trainer:
         self.number = len(self.plan.stages) - 1
         self._freeze()
         set_random_state(saved.group("random"))
+
+
+def _optimizer(network: Network, stage: Stage) -> Adam:
+    """Adam over what the stage trains; parameters of other towers are left alone."""
+    left_alone = (*(f"towers.{name}." for name in network.towers if name not in stage.objective.towers), "cluster_encoder.")
+    trained = [
+        (name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad and not name.startswith(left_alone)
+    ]
+    factors, momenta = {}, {}
+    for name, _ in trained:
+        if stage.encoder_rate is not None and not name.startswith("towers."):
+            faster = PROJECTIONS_FASTER if name.startswith("encoder.projections.") else 1
+            factors[name] = stage.encoder_rate / stage.learning_rate * faster
+        elif stage.momentum and name.startswith("towers."):
+            momenta[name] = stage.momentum
+    return Adam(trained, factors, momenta)
+
+
+@torch.no_grad()
+def _warn_if_alike(network: Network, n_labels: int, stage: int, callbacks: Callbacks) -> None:
+    """An encoder that gives all texts the same vector has learnt nothing, and nothing that is built on it can."""
+    if "labels" not in network.towers or network.tower("labels").sequences is None:
+        return
+    some = torch.linspace(0, n_labels - 1, SAMPLE, device=network.table.weight.device).long().unique()
+    vectors = functional.normalize(network.label_vectors("labels", some)[0].float(), dim=1)
+    cosine = float(vectors.mean(dim=0).square().sum())
+    if len(some) > 1 and cosine > ALIKE:
+        alike = f"After stage {stage + 1} all label texts have nearly the same vector (mean cosine {cosine:.3f})"
+        callbacks.log(f"{alike}: nothing was learnt. Try loss=semi-hard, or a smaller learning_rate.")
 
 
 def _start_table(table: Table, encoder: Encoder, data: TrainingData) -> None:

@@ -111,7 +111,7 @@ def read_cell(path: Path) -> Cell | None:
 
 
 def write_cell(cell: Cell, predictions: Predictions, data: Dataset) -> None:
-    """Keep a cell at its path, with the best of its predictions beside it."""
+    """Keep a cell at its path, with the best of its predictions next to it."""
     assert cell.path is not None
     left = predictions if data.test.filter is None else drop_filtered(predictions, data.test.filter)
     write_predictions(cell.path.with_suffix(".npz"), Predictions(left.ids[:, :KEPT_PLACES], left.scores[:, :KEPT_PLACES]))

@@ -75,8 +75,8 @@ def clusters_grid(plans: Sequence[Plan], data: Dataset, seed: int = 0) -> Grid:
         training = DataSource(data, recipe, plan.augmentation, seed).training_data(recipe)
         clusters = Trainer(recipe.plan, training, torch.device("cpu"), seed).clustered("features")
         found.append((plan.called, clusters.n_clusters, clusters.of_label))
-    n_random = max(n for _, n, _ in found)
-    found.append(("at random", n_random, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % n_random))
+    n_drawn = max(n for _, n, _ in found)
+    found.append(("at random", n_drawn, np.random.default_rng(seed).permutation(data.n_labels).astype(np.int32) % n_drawn))
     lines = []
     for name, n_clusters, assigned in found:
         lost, share = lost_information(assigned, data.train.labels)

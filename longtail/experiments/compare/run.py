@@ -51,7 +51,7 @@ def run_plans(
     Args:
         folder: where cells are kept, under a name that stands for data, recipe, augmentation, seed and version; what is there
             is not run again.
-        models: keep the model folder of every cell too, beside it; peers have none.
+        models: keep the model folder of every cell, too; baselines have none.
     """
     if not len(data.test):
         raise DataError(f"{data.name} has no test rows to compare on; hold some out with test_share.")

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtail.core.values import Ints, Offsets
-from longtail.models.label_rows import LabelRows
 from longtail.models.losses.all_labels import matrix_type
 from longtail.models.top_k import best_places
 
@@ -137,24 +136,3 @@ class ClusterIndex:
         """(b, beam * largest) labels of the best clusters, -1 in empty places, and the probability of each one's cluster."""
         scores = functional.linear(text, self.vectors, self.bias)
         return labels_of(*beam(scores, self.beam, self.graph), self.members)
-
-
-def mine_hard_negatives(texts: Tensor, labels: Tensor, right: LabelRows, k: int) -> Tensor:
-    """(b, k) int32: hard negatives, the labels with the highest scores of those that are not right; -1 where there are no more.
-
-    Args:
-        texts: (b, dim).
-        labels: (n_labels, dim).
-        right: the right labels of each text.
-    """
-    kind = matrix_type(texts.device)
-    rows_of_right, vectors = right.row_of_each(), labels.to(kind)
-    found = []
-    for start in range(0, len(texts), max(1, SCORES_AT_ONCE // len(labels))):
-        stop = min(len(texts), start + max(1, SCORES_AT_ONCE // len(labels)))
-        scores = (texts[start:stop].to(kind) @ vectors.T).float()
-        own = slice(int(right.offsets[start]), int(right.offsets[stop]))
-        scores[rows_of_right[own] - start, right.ids[own]] = -torch.inf
-        places, highest = best_places(scores, k)
-        found.append(torch.where(highest > -torch.inf, places, NOTHING).int())
-    return torch.cat(found)

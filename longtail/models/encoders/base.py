@@ -101,11 +101,11 @@ class Encoder(nn.Module, ABC):
         return None
 
     def architecture(self) -> Architecture | None:
-        """What `EncoderSettings.rebuild` needs besides the settings to make the same module."""
+        """All that `EncoderSettings.rebuild` needs besides the settings to make the same module; None: the settings are enough."""
         return None
 
     def onnx(self, table: Tensor, project: nn.Module, sample: TokenRows) -> OnnxText | None:
-        """From tokens to text vectors in operations that ONNX has; None: it cannot be written so.
+        """The way from tokens to text vectors in operations that ONNX has; None: it cannot be written so.
 
         Args:
             project: from what `forward` gives to text vectors.
@@ -114,7 +114,7 @@ class Encoder(nn.Module, ABC):
         return None
 
     def pooled_transformer(self, task: str) -> PooledTransformer | None:
-        """What a sentence-transformers folder can hold of it; None: it is no transformer."""
+        """Its parts for a sentence-transformers folder; None: it is no transformer."""
         return None
 
 

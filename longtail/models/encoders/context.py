@@ -22,7 +22,7 @@ NO_ROW = -1  # stands for the place among the training rows of a text that is no
 
 @dataclass(frozen=True, eq=False)
 class RowContext(Ragged):
-    """What surrounds the rows of a batch. The neighbours of row i are at offsets[i] to offsets[i + 1], the nearest first."""
+    """The neighbours of the rows of a batch. Those of row i are at offsets[i] to offsets[i + 1], the nearest first."""
 
     rows: Tensor  # (b,) int64: the training row that each is; NO_ROW for any other text
     ids: Tensor  # (n,) int64: training rows that are neighbours

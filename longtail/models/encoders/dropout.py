@@ -39,7 +39,7 @@ class Dropout(nn.Module):
 
 
 def dropped(x: Tensor, share: float) -> Tensor:
-    """What `Dropout` does in training."""
+    """Dropout, as `Dropout` does it in training."""
     if not share:
         return x
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.bfloat16):

@@ -19,7 +19,7 @@ from longtail.tokens.rows import TokenRows
 class InceptionExperts(InceptionSettings):
     """The encoder of InceptionXML-LF (Gandalf, appendix A.1).
 
-    The maps of the convolutions are not put side by side but added up, with weights that a router finds for each text; so the second
+    The maps of the convolutions are not concatenated but added up, with weights that a router finds for each text; so the second
     layer has a third of the work, and there is one for labels and one for clusters.
     """
 
@@ -29,7 +29,7 @@ class InceptionExperts(InceptionSettings):
 
 
 class ExpertsEncoder(Encoder):
-    """Token places -> maps of each text, from which the second layer and the head of a task make its vector."""
+    """Token places -> maps of each text, from which the second layer and the projection of a task make its vector."""
 
     def __init__(self, settings: InceptionExperts) -> None:
         super().__init__()

@@ -31,11 +31,11 @@ class InceptionSettings(EncoderSettings):
 
     Args:
         dim: of the token table; a multiple of 4, and 80 or more.
-        max_words: words of a text that are read; the rest is cut off.
+        max_words: words of a text at most; the rest is cut off.
         channels: of each convolution.
-        widths: of the convolutions that stand side by side, in dimensions; even numbers.
-        dropout: of word vectors, of maps, and of features before a head.
-        classifier_dropout: of what a head hands to the classifier.
+        widths: of the parallel convolutions, in dimensions; even numbers.
+        dropout: of word vectors, of maps, and of features before a projection.
+        classifier_dropout: of what a projection hands to the classifier.
     """
 
     dim: int = 300
@@ -65,7 +65,7 @@ class InceptionSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class Inception(InceptionSettings):
-    """The encoder of InceptionXML+: maps of all widths side by side, a head for labels and a head for clusters of labels.
+    """The encoder of InceptionXML+: maps of all widths concatenated, a projection for labels and one for clusters of labels.
 
     >>> Inception().output_dim
     480
@@ -77,7 +77,7 @@ class Inception(InceptionSettings):
 
 
 class InceptionEncoder(Encoder):
-    """Token places -> features of each text, which the head of a task turns into its vector."""
+    """Token places -> features of each text, which the projection of a task turns into its vector."""
 
     def __init__(self, settings: Inception) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Words(nn.Module):
         return channels
 
     def _parts(self, vectors: Tensor, tokens: TokenRows) -> Iterator[tuple[Tensor, TokenRows]]:
-        """Texts of like length together, where `by_length` has put them beside each other: shorter ones then have fewer zeros to carry."""
+        """Texts of like length together, which `by_length` has put next to each other: shorter ones then have fewer zeros to carry."""
         if tokens.offsets.device.type != "cpu" or len(tokens.offsets) <= FEW_TEXTS:
             yield vectors, tokens
             return
@@ -137,7 +137,7 @@ class Words(nn.Module):
         lines = torch.div(lengths + LENGTHS_ALIKE - 1, LENGTHS_ALIKE, rounding_mode="floor").clamp_(1, ALIKE_UP_TO // LENGTHS_ALIKE + 1)
         texts = [*(torch.nonzero(lines.diff()).flatten() + 1).tolist(), len(lines)]
         ends = [int(tokens.offsets[text]) for text in texts]
-        # split, not sliced: what slices pass back is as long as the whole, and filled with zeros each time
+        # split, not sliced: the gradient of a slice is as long as the whole, and filled with zeros each time
         parts = vectors.split([end - start for start, end in zip([0, *ends], ends, strict=False)])
         for part, (start, end) in zip(parts, zip([0, *texts], texts, strict=False), strict=True):
             offsets = tokens.offsets[start : end + 1]
@@ -220,7 +220,7 @@ class DimAttention(nn.Module):
 
 
 class Wide(nn.Module):
-    """Convolutions of several widths side by side on the embedding axis, which is taken as a ring: (b, widths * channels, dim / 4).
+    """Parallel convolutions of several widths on the embedding axis, which is taken as a ring: (b, widths * channels, dim / 4).
 
     Place i of each is centred on dimensions 4i to 4i + 3. That allows to run them as one convolution of the greatest width, the
     narrower kernels framed by zeros, in less time than one after the other.
@@ -240,7 +240,7 @@ class Wide(nn.Module):
 
 
 class Narrow(nn.Module):
-    """The second layer: one convolution, its places then laid side by side as features, (b, output_dim)."""
+    """The second layer: one convolution, its places then concatenated to features, (b, output_dim)."""
 
     def __init__(self, inputs: int, channels: int) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ class Narrow(nn.Module):
 
 
 class Projection(nn.Module):
-    """What a task makes of the features: x + gelu(W dropout(x) + b), with the dropout of the classifier behind it."""
+    """The projection of the features for a task: x + gelu(W dropout(x) + b), with the dropout of the classifier behind it."""
 
     def __init__(self, settings: InceptionSettings) -> None:
         super().__init__()

@@ -15,16 +15,16 @@ from torch.nn import functional
 LONGEST = 128  # tokens of a text whose scores can all be held at once
 
 
-def attend(qkv: Tensor, offsets: Tensor, longest: int, heads: int, share: float) -> Tensor:
-    """(n, hidden): every token's mixture of the tokens of its text.
+def attend(qkv: Tensor, offsets: Tensor, longest: int, n_heads: int, share: float) -> Tensor:
+    """(n, hidden): every token attends to the tokens of its text.
 
     Args:
-        qkv: (n, 3 x hidden): what each token asks, answers to and says; `heads` of each, side by side.
+        qkv: (n, 3 x hidden): query, key and value of each token; those of all `n_heads` attention heads are concatenated.
         offsets: (b + 1,): text i has the tokens offsets[i] to offsets[i + 1].
         longest: no text has more tokens.
-        share: of the chances that dropout takes.
+        share: of the attention weights that dropout takes.
     """
-    found: Tensor = _Attend.apply(qkv, offsets, longest, heads, share, _seed(share))
+    found: Tensor = _Attend.apply(qkv, offsets, longest, n_heads, share, _seed(share))
     return found
 
 
@@ -42,7 +42,7 @@ def dense_add_norm(dense: nn.Linear, norm: nn.LayerNorm, states: Tensor, before:
 
 
 def _seed(share: float) -> int:
-    """Of one draw of dropout, from torch's own generator, so that a run that goes on draws the same."""
+    """The seed of one draw of dropout, from torch's own generator, so that a resumed run draws the same."""
     return int(torch.randint(2**31 - 1, ())) if share else 0
 
 

@@ -15,18 +15,18 @@ LEVELS = 1 << 32  # of a chance
 FEW_TOKENS = 64  # which one thread is through with in less time than it takes to wake others
 
 
-def attend(qkv: Tensor, offsets: Tensor, longest: int, heads: int, share: float, seed: int) -> Tensor:
+def attend(qkv: Tensor, offsets: Tensor, longest: int, n_heads: int, share: float, seed: int) -> Tensor:
     """(n, hidden), of qkv (n, 3 x hidden)."""
     found = torch.empty(len(qkv), qkv.shape[1] // 3, dtype=qkv.dtype)
     by = few_attend_forward if len(qkv) <= FEW_TOKENS else attend_forward
-    by(numbers_of(qkv), offsets.numpy(), heads, *_dropout(share, seed), numbers_of(found))
+    by(numbers_of(qkv), offsets.numpy(), n_heads, *_dropout(share, seed), numbers_of(found))
     return found
 
 
-def attend_back(qkv: Tensor, offsets: Tensor, above: Tensor, longest: int, heads: int, share: float, seed: int) -> Tensor:
+def attend_back(qkv: Tensor, offsets: Tensor, above: Tensor, longest: int, n_heads: int, share: float, seed: int) -> Tensor:
     """(n, 3 x hidden): the gradient in qkv."""
     found = torch.empty_like(qkv)
-    attend_backward(numbers_of(qkv), offsets.numpy(), numbers_of(above), heads, *_dropout(share, seed), numbers_of(found))
+    attend_backward(numbers_of(qkv), offsets.numpy(), numbers_of(above), n_heads, *_dropout(share, seed), numbers_of(found))
     return found
 
 
@@ -58,5 +58,5 @@ def gelu_back(above: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dropout(share: float, seed: int) -> tuple[np.uint32, np.uint32, np.float32]:
-    """What kernels take of it: a seed, the level below which a draw is taken, and by what the rest grows."""
+    """Dropout as kernels take it: a seed, the level below which a draw is taken, and by what the rest grows."""
     return np.uint32(seed), np.uint32(min(round(share * LEVELS), LEVELS - 1)), np.float32(1 / (1 - share))

@@ -16,22 +16,24 @@ PROGRAMS = 2  # a multiprocessor, where each goes over many tokens and adds up
 COLUMNS = 512  # of the inner layer that one program takes
 
 
-def attend(qkv: Tensor, offsets: Tensor, longest: int, heads: int, share: float, seed: int) -> Tensor:
+def attend(qkv: Tensor, offsets: Tensor, longest: int, n_heads: int, share: float, seed: int) -> Tensor:
     """(n, hidden), of qkv (n, 3 x hidden)."""
-    dim, block = qkv.shape[1] // 3 // heads, _block(longest)
-    found = torch.empty(len(qkv), heads * dim, dtype=qkv.dtype, device=qkv.device)
+    dim, block = qkv.shape[1] // 3 // n_heads, _block(longest)
+    found = torch.empty(len(qkv), n_heads * dim, dtype=qkv.dtype, device=qkv.device)
     with torch.cuda.device(qkv.device):
-        attend_forward[(len(offsets) - 1, heads)](qkv, offsets, found, seed, dim**-0.5, share, heads, dim, block, num_warps=WARPS[block])
+        attend_forward[(len(offsets) - 1, n_heads)](
+            qkv, offsets, found, seed, dim**-0.5, share, n_heads, dim, block, num_warps=WARPS[block]
+        )
     return found
 
 
-def attend_back(qkv: Tensor, offsets: Tensor, above: Tensor, longest: int, heads: int, share: float, seed: int) -> Tensor:
+def attend_back(qkv: Tensor, offsets: Tensor, above: Tensor, longest: int, n_heads: int, share: float, seed: int) -> Tensor:
     """(n, 3 x hidden): the gradient in qkv."""
-    dim, block = qkv.shape[1] // 3 // heads, _block(longest)
+    dim, block = qkv.shape[1] // 3 // n_heads, _block(longest)
     found = torch.empty_like(qkv)
     with torch.cuda.device(qkv.device):
-        attend_backward[(len(offsets) - 1, heads)](
-            qkv, offsets, above, found, seed, dim**-0.5, share, heads, dim, block, num_warps=WARPS[block]
+        attend_backward[(len(offsets) - 1, n_heads)](
+            qkv, offsets, above, found, seed, dim**-0.5, share, n_heads, dim, block, num_warps=WARPS[block]
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Texts of like length side by side, so that little is computed on padding."""
+"""Batches of texts of like length, so that little is computed on padding."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from longtail.core.values import Offsets
 
 
-def runs_of_like_length(lengths: Offsets, start_cost: int, most_tokens: int, most_texts: int) -> list[tuple[int, int]]:
+def runs_of_like_length(lengths: Offsets, start_cost: int, max_tokens: int, max_texts: int) -> list[tuple[int, int]]:
     """(first, stop) of runs that together take the least time, where a run takes as long as its tokens and padding, and a start.
 
     Args:
         lengths: of the texts, ascending, 1 or more.
         start_cost: what it takes to begin a run, in tokens that could be computed meanwhile.
-        most_tokens: of a run, padding included; a longer text is a run by itself.
-        most_texts: of a run.
+        max_tokens: of a run, padding included; a longer text is a run by itself.
+        max_texts: of a run.
 
     >>> runs_of_like_length(np.array([3, 3, 4, 20, 21]), 8, 1000, 1000)
     [(0, 3), (3, 5)]
@@ -33,7 +33,7 @@ def runs_of_like_length(lengths: Offsets, start_cost: int, most_tokens: int, mos
     place = len(widths)
     while place:
         width, first, stop = int(widths[place - 1]), int(before[begins[place]]), int(before[place])
-        n_runs = -(-(stop - first) // min(most_texts, max(1, most_tokens // width)))
+        n_runs = -(-(stop - first) // min(max_texts, max(1, max_tokens // width)))
         edges = np.linspace(first, stop, n_runs + 1).astype(np.int64).tolist()  # alike in size, so that none is a small rest
         runs[:0] = zip(edges, edges[1:], strict=False)
         place = int(begins[place])

@@ -1,6 +1,6 @@
 """A BERT over texts that lie end to end, so that nothing is computed on padding; attention alone knows where a text ends.
 
-Texts of a batch differ in length: padded to the longest of 512 product titles, half of all numbers would be computed for nothing. Here
+Texts of a batch differ in length: padded to the longest of 512 product titles, half of all values would be computed for nothing. Here
 tokens of all texts are the rows of one matrix, in bfloat16 from the first layer to the last where that is wanted, and weights are rounded
 to it once a call. The library's own layers, under autocast, round weights and what runs through them at every product and take norms in
 float32.
@@ -19,7 +19,7 @@ from torch.nn import functional
 from longtail.models.encoders.dropout import dropped
 from longtail.models.encoders.layers import LONGEST, attend, dense_add_norm, dense_gelu
 
-HEAD_DIMS = (16, 32, 64, 128)  # widths of a head that its products take
+HEAD_DIMS = (16, 32, 64, 128)  # dimensions of an attention head that the products take
 
 
 def can_pack(model: Any, longest: int, device: torch.device) -> bool:
@@ -75,7 +75,7 @@ def _layer(layer: Any, states: Tensor, offsets: Tensor, longest: int, share: flo
 
 
 def _side_by_side(parts: list[Any], states: Tensor) -> Tensor:
-    """What linear layers make of states, (n, all their widths): one product, but where weights are more to copy than results."""
+    """The outputs of linear layers, (n, all their widths), by one product, but where weights are more to copy than results."""
     if len(states) < states.shape[1]:
         return torch.cat([functional.linear(states, part.weight.to(states.dtype), part.bias.to(states.dtype)) for part in parts], dim=1)
     weights, biases = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])

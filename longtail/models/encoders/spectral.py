@@ -19,7 +19,7 @@ class SpectralLinear(nn.Module):
     the same and leaves `u` as it is. So evaluations repeat to the last bit, and so does a run that goes on from a saved state.
 
     Args:
-        identity: W starts as the identity, for layers beside a residual; otherwise Xavier uniform.
+        identity: W starts as the identity, for layers next to a residual; otherwise Xavier uniform.
 
     >>> SpectralLinear(3, 3, identity=True)(torch.tensor([1.0, 2.0, 3.0])).detach().round(decimals=4)
     tensor([1., 2., 3.])

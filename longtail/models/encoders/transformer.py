@@ -22,19 +22,19 @@ from longtail.models.encoders.context import RowContext
 from longtail.models.encoders.dropout import Dropout
 from longtail.models.encoders.lengths import runs_of_like_length
 from longtail.models.encoders.packed import can_pack, packed
-from longtail.models.encoders.weights import attend_by, bert_config, config_of, from_config, from_folder, most_positions, widths
+from longtail.models.encoders.weights import attend_by, bert_config, config_of, from_config, from_folder, max_positions, widths
 from longtail.tokens.folder import model_folder
 from longtail.tokens.rows import TokenRows
 
 NONE = "none"
 # what it takes to begin a run of texts, in tokens that could be computed meanwhile, and the most tokens of one: on a CPU layers run at
 # full speed on a few hundred tokens, and a GPU waits for the host to launch the kernels of all layers
-CPU_START, CPU_MOST = 32, 1 << 13
-GPU_START, GPU_MOST = 1 << 14, 1 << 16
+CPU_START, CPU_TOKENS = 32, 1 << 13
+GPU_START, GPU_TOKENS = 1 << 14, 1 << 16
 # tokens up to which plain products of matrices attend in half the time of fused kernels, whose tiles of 64 x 64 stay mostly empty. The
 # backward pass of torch's memory-efficient kernel also fails on such texts now and then (illegal instruction, H200, torch 2.11)
 SHORT = 64
-MOST_TEXTS, FEWEST_TEXTS = 1024, 64  # that are encoded at a time, once memory has run out
+MAX_TEXTS, MIN_TEXTS = 1024, 64  # that are encoded at a time, once memory has run out
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Transformer(EncoderSettings):
     Args:
         model: a folder, a name on the Hugging Face hub, "minilm", or "none": a BERT of random weights.
         pooling: "mean" of a text's tokens, or the first, "cls".
-        projection: width of the heads; 0: no heads, one vector serves all tasks.
-        dropout: of the heads and the adapter.
-        frozen: the model stays as it is and reads each text once, before training; what learns stands behind it.
+        projection: dimensions of the projections for labels and for classifiers; 0: there are none, one vector serves all tasks.
+        dropout: of the projections and the adapter.
+        frozen: the model stays as it is and encodes each text once, before training; what learns stands behind it.
         adapter: inner width of a residual layer behind the model, x + B gelu(A x), that begins as x; 0: none.
-        depths: of the model that the adapter is handed side by side, evenly from its embeddings to its last layer, which is x; 1: that
+        depths: layers whose outputs the adapter is handed together, evenly spread from the embeddings to the last one, which is x; 1: that
             alone.
         hidden: width of a model "none".
         layers: of a model "none".
         attention_heads: of a model "none".
-        texts_at_once: so many are encoded at a time, and once more on the way back, so that memory holds the insides of so many texts
+        texts_at_once: so many are encoded at a time, and once more on the way back, so that memory holds the activations of so many texts
             and no more (gradient caching); 0: all are held.
     """
 
@@ -79,7 +79,7 @@ class Transformer(EncoderSettings):
 
     @property
     def dim(self) -> int:
-        """Of the token table."""
+        """Dimensions of the token table, which are those of the model's word embeddings."""
         return self._widths[0]
 
     @property
@@ -99,7 +99,7 @@ class Transformer(EncoderSettings):
         return (self.hidden, self.hidden) if self.model == NONE else widths(model_folder(self.model))
 
     def build(self) -> TransformerEncoder:
-        """With the weights of the model, and its `word_vectors` to begin the token table with."""
+        """The module with the weights of the model, and its `word_vectors` to begin the token table with."""
         if self.model == NONE:
             return self.rebuild(bert_config(self.hidden, self.layers, self.attention_heads))
         return TransformerEncoder(self, *from_folder(model_folder(self.model)))
@@ -123,7 +123,7 @@ class TransformerEncoder(Encoder):
         width = int(model.config.hidden_size)
         self.depths = _spread(settings, model.config.num_hidden_layers) if settings.depths > 1 else ()
         self.width = width * settings.depths
-        self.most_tokens = most_positions(model)
+        self.max_tokens = max_positions(model)
         self.adapter = Adapter(width, settings.depths, settings.adapter, settings.dropout) if settings.adapter else None
         self.projections = nn.ModuleDict()
         if settings.projection:
@@ -151,7 +151,7 @@ class TransformerEncoder(Encoder):
         return self.settings.frozen
 
     def architecture(self) -> Architecture:
-        """What `Transformer.rebuild` makes the same module of, without its weights; JSON can hold it."""
+        """The model's config, of which `Transformer.rebuild` makes the same module without its weights."""
         return config_of(self.model)
 
     def take_token_vectors(self, n_tokens: int) -> Tensor | None:
@@ -165,9 +165,9 @@ class TransformerEncoder(Encoder):
         return vectors
 
     def shrink(self) -> str | None:
-        if 0 < self.texts_at_once <= FEWEST_TEXTS:
+        if 0 < self.texts_at_once <= MIN_TEXTS:
             return None
-        self.texts_at_once = self.texts_at_once // 2 or MOST_TEXTS
+        self.texts_at_once = self.texts_at_once // 2 or MAX_TEXTS
         return f"{self.texts_at_once:,} texts encoded at a time"
 
     def forward(self, batch: TokenRows, table: Tensor, context: RowContext | None = None) -> Tensor:
@@ -175,10 +175,10 @@ class TransformerEncoder(Encoder):
         if batch.encoded is not None:
             return batch.encoded
         lengths = batch.lengths.cpu().numpy()
-        if self.most_tokens is not None and len(lengths) and lengths.max() > self.most_tokens:
+        if self.max_tokens is not None and len(lengths) and lengths.max() > self.max_tokens:
             raise SettingError(
-                f"A text of {lengths.max()} tokens came, and {self.settings.model} takes {self.most_tokens}; "
-                f"wanted tokens.max_tokens={self.most_tokens} or less."
+                f"A text of {lengths.max()} tokens came, and {self.settings.model} takes {self.max_tokens}; "
+                f"wanted tokens.max_tokens={self.max_tokens} or less."
             )
         if len(batch.ids) and can_pack(self.model, int(lengths.max()), table.device):
             return self._end_to_end(batch, table, lengths)
@@ -201,12 +201,12 @@ class TransformerEncoder(Encoder):
         return torch.cat(found)[torch.argsort(rows)]
 
     def _end_to_end(self, batch: TokenRows, table: Tensor, lengths: Offsets) -> Tensor:
-        """What `forward` gives, without padding."""
+        """`forward` without padding."""
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        most = CPU_MOST if table.device.type == "cpu" else GPU_MOST
+        at_once = CPU_TOKENS if table.device.type == "cpu" else GPU_TOKENS
         found, first = [], 0
         while first < len(lengths):
-            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + at_once, side="right")) - 1)
             stop = min(stop, first + (self.texts_at_once or len(lengths)))
             ids = batch.ids[ends[first] : ends[stop]]
             inputs = ids, batch.offsets[first : stop + 1] - batch.offsets[first], int(lengths[first:stop].max()), table
@@ -228,8 +228,8 @@ class TransformerEncoder(Encoder):
         return total / lengths.clamp(min=1)
 
     def _runs(self, lengths: Offsets, device: torch.device) -> list[tuple[int, int]]:
-        cost, most = (CPU_START, CPU_MOST) if device.type == "cpu" else (GPU_START, GPU_MOST)
-        return runs_of_like_length(lengths, cost, most, self.texts_at_once or len(lengths))
+        cost, at_once = (CPU_START, CPU_TOKENS) if device.type == "cpu" else (GPU_START, GPU_TOKENS)
+        return runs_of_like_length(lengths, cost, at_once, self.texts_at_once or len(lengths))
 
     def pooled(self, ids: Tensor, inside: Tensor | None, table: Tensor) -> Tensor:
         """One vector a text, (b, hidden), of ids (b, width), of which those `inside` are the text's own; None: all are."""
@@ -240,10 +240,10 @@ class TransformerEncoder(Encoder):
         is_short = ids.is_cuda and ids.shape[1] <= SHORT
         attend_by(self.model, "eager" if is_short else "sdpa")
         with _attention(table.device):
-            told = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True, output_hidden_states=bool(self.depths))
-        states = told.last_hidden_state.float()
+            found = self.model(inputs_embeds=vectors, attention_mask=mask, return_dict=True, output_hidden_states=bool(self.depths))
+        states = found.last_hidden_state.float()
         if self.depths:
-            states = torch.cat([*(told.hidden_states[depth].float() for depth in self.depths[:-1]), states], dim=2)
+            states = torch.cat([*(found.hidden_states[depth].float() for depth in self.depths[:-1]), states], dim=2)
         if self.settings.pooling == "cls":
             first: Tensor = states[:, 0]
             return first
@@ -297,7 +297,7 @@ class OnnxTransformer(nn.Module):
 
 
 class Adapter(nn.Module):
-    """x + B gelu(A [..., x]), which begins as x, the last of the vectors that are handed to it side by side."""
+    """x + B gelu(A [..., x]), which begins as x, the last of the concatenated vectors that are handed to it."""
 
     def __init__(self, dim: int, depths: int, inner: int, dropout: float) -> None:
         super().__init__()

@@ -16,17 +16,17 @@ from longtail.tokens.folder import CONFIG, first_line, read_settings
 
 WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")  # names for the same
 # of a config, what says nothing of the model that we take out of it: where it lay, what others did with it, how many words it knew
-BESIDES = {"_name_or_path", "architectures", "transformers_version", "id2label", "label2id", "vocab_size"}
+LEFT_OUT = {"_name_or_path", "architectures", "transformers_version", "id2label", "label2id", "vocab_size"}
 NARROW = 4  # the inner layers of a transformer are so many times as wide
 
 
 def widths(folder: Path) -> tuple[int, int]:
-    """Of word embeddings and of what comes out, without loading anything."""
-    told = read_settings(folder / CONFIG)
-    hidden = next((told[name] for name in WIDTHS if isinstance(told.get(name), int)), None)
+    """Dimensions of the word embeddings and of what comes out, without loading anything."""
+    config = read_settings(folder / CONFIG)
+    hidden = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
     if hidden is None:
         raise SettingError(f"{folder / CONFIG} has no hidden_size; wanted the folder of a transformer.")
-    inner = told.get("embedding_size")
+    inner = config.get("embedding_size")
     return inner if isinstance(inner, int) else hidden, hidden
 
 
@@ -40,18 +40,18 @@ def from_folder(folder: Path) -> tuple[Any, Tensor]:
         local = {"local_files_only": True, "trust_remote_code": False}
         try:
             config = AutoConfig.from_pretrained(str(folder), **local)
-            model, told = AutoModel.from_pretrained(str(folder), config=config, use_safetensors=True, output_loading_info=True, **local)
+            model, report = AutoModel.from_pretrained(str(folder), config=config, use_safetensors=True, output_loading_info=True, **local)
         except Exception as error:  # of files, of JSON, of shapes, of kinds that the library does not know
             raise SettingError(f"The model in {folder} cannot be loaded ({first_line(error)}).") from error
-    missing = sorted(key for key in told["missing_keys"] if not key.startswith("pooler."))
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise SettingError(f"The model in {folder} is not whole: {len(missing)} weights are missing, the first is {missing[0]}.")
     return _without_words(model.float())
 
 
-def from_config(told: Mapping[str, object]) -> Any:
+def from_config(architecture: Mapping[str, object]) -> Any:
     """The model that a config describes, with weights drawn from torch's generator."""
-    rest: dict[str, Any] = dict(told)
+    rest: dict[str, Any] = dict(architecture)
     kind = rest.pop("model_type", None)
     rest["vocab_size"] = (rest.get("pad_token_id") or 0) + 1  # word embeddings are taken out at once: no need to make many
     with _quiet():
@@ -72,28 +72,28 @@ def attend_by(model: Any, way: str) -> None:
 
 def config_of(model: Any) -> dict[str, Any]:
     """All that `from_config` needs, as JSON can hold it."""
-    told: dict[str, Any] = model.config.to_dict()
-    return {name: value for name, value in told.items() if name not in BESIDES}
+    config: dict[str, Any] = model.config.to_dict()
+    return {name: value for name, value in config.items() if name not in LEFT_OUT}
 
 
-def bert_config(hidden: int, layers: int, heads: int) -> dict[str, Any]:
+def bert_config(hidden: int, layers: int, attention_heads: int) -> dict[str, Any]:
     """A BERT of this shape."""
     return {
         "model_type": "bert",
         "hidden_size": hidden,
         "num_hidden_layers": layers,
-        "num_attention_heads": heads,
+        "num_attention_heads": attention_heads,
         "intermediate_size": NARROW * hidden,
     }
 
 
-def most_positions(model: Any) -> int | None:
+def max_positions(model: Any) -> int | None:
     """Tokens of a text that the model has positions for; None where it takes any number."""
-    most = getattr(model.config, "max_position_embeddings", None)
+    positions = getattr(model.config, "max_position_embeddings", None)
     for name, part in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and part.padding_idx is not None:
             return part.num_embeddings - part.padding_idx - 1  # RoBERTa counts from behind the number of padding
-    return most if isinstance(most, int) and most > 0 else None
+    return positions if isinstance(positions, int) and positions > 0 else None
 
 
 def _without_words(model: Any) -> tuple[Any, Tensor]:

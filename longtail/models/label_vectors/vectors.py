@@ -34,14 +34,14 @@ class LabelVectors(Settings):
 
     Args:
         parts: any of "text" (the sum of its text's token vectors, LTE), "graph" (of its neighbours' texts, GALE), "free" (a vector of
-            its own) and "encoded" (its text through the encoder that reads inputs, as two-tower models have it).
+            its own) and "encoded" (its text through the encoder of the inputs, as two-tower models have it).
         mix: how parts become one vector: "sum", "gated" (a learnt weight per part and dimension, DECAF), "attention" (per label, ECLARE).
         order: graph convolutions of orders 1 to this, each with a block of its own.
         convolution: "gale" (a residual block behind it), "lightgcn" (nothing behind it) or "gcn" (linear and ReLU behind it).
         start: what free vectors start as: "random", the label's text, its neighbours' texts ("graph"), or its text "encoded".
-        dropout: after every ReLU of the label side.
-        block: "scaled" or "gated", the residual block behind a text (see `encode.bag.ResidualBlock`), or "none" for the sum as it is.
-        bias: a number per label besides its vector, as in most linear classifiers.
+        dropout: after every ReLU of the tower.
+        block: "scaled" or "gated", the residual block behind a text (see `ResidualBlock`), or "none" for the sum as it is.
+        bias: a learnt constant per label in addition to its vector, as in most linear classifiers.
         unit: vectors of labels and of texts are scaled to length 1, so that scores are cosines.
     """
 
@@ -72,8 +72,18 @@ class LabelVectors(Settings):
     def needs_text(self) -> bool:
         return self.sums_tokens or "encoded" in self.parts or self.start == "encoded"
 
+    @property
+    def is_encoded(self) -> bool:
+        """Whether label texts go through the encoder, as in two-tower models."""
+        return "encoded" in self.parts
+
+    @property
+    def has_only_free_parts(self) -> bool:
+        """Whether vectors are made of nothing that the label's text or neighbours tell."""
+        return self.parts == ("free",)
+
     def text_rows(self, texts: csr_matrix | None, graph: csr_matrix | None) -> list[csr_matrix]:
-        """What is summed over the token table: the label's own tokens, and those of its neighbours, order by order.
+        """The tokens that are summed over the token table: the label's own, and those of its neighbours, order by order.
 
         A convolution of summed token vectors is the sum over convolved token rows, G (Z E) = (G Z) E, so the graph is
         applied to tokens once, before training, and never again.
@@ -216,7 +226,7 @@ def _in_pieces(rows: TokenRows) -> Iterator[TokenRows]:
 
 
 def graph_penalty(vectors: Tensor, labels: Tensor, similarity: csr_matrix) -> Tensor:
-    """The GLaS regulariser (seed 000, equation 8) over some labels: mean of (<w_i, w_j> - S_ij)^2.
+    """The GLaS regulariser (Gandalf, equation 8) over some labels: mean of (<w_i, w_j> - S_ij)^2.
 
     Args:
         labels: (m,) whose vectors these are; the penalty is of the pairs among them.

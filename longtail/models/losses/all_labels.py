@@ -28,7 +28,7 @@ CHUNK_NUMBERS = 1 << 25  # scores that exist at a time: 64 MB in bfloat16
 
 
 def matrix_type(device: torch.device) -> torch.dtype:
-    """What products of large matrices are computed in: bfloat16 where the hardware has units for it.
+    """The precision of products of large matrices: bfloat16 where the hardware has units for it.
 
     On a CPU with such units a product is more than twice as fast, and the rounding is far below the noise of the batches.
     """
@@ -49,7 +49,7 @@ def all_labels_bce(
     bias: Tensor | None,
     targets: LabelRows,
     row_weights: Tensor,
-    numbers: int = CHUNK_NUMBERS,
+    max_scores: int = CHUNK_NUMBERS,
     best: Tensor | None = None,
 ) -> Tensor:
     """Binary cross-entropy summed over all labels, averaged over rows.
@@ -60,22 +60,22 @@ def all_labels_bce(
         bias: (m,) or None.
         targets: places in `vectors` and their relevance, row by row; what is not named is wrong.
         row_weights: (b,): how much a row counts.
-        numbers: scores that exist at a time; the chunk of labels follows from it.
+        max_scores: scores that exist at a time; the chunk of labels follows from it.
         best: (b, n) int64 on a CPU, to be filled with the labels of each row that score highest, right ones before others; all labels
             are scored at a time then.
     """
-    numbers = numbers if best is None else len(text) * len(vectors)
-    return _AllLabels.loss(text, vectors, bias, targets, row_weights, numbers, best, False)
+    max_scores = max_scores if best is None else len(text) * len(vectors)
+    return _AllLabels.loss(text, vectors, bias, targets, row_weights, max_scores, best, False)
 
 
 def all_labels_softmax(
-    text: Tensor, vectors: Tensor, bias: Tensor | None, targets: LabelRows, row_weights: Tensor, numbers: int = CHUNK_NUMBERS
+    text: Tensor, vectors: Tensor, bias: Tensor | None, targets: LabelRows, row_weights: Tensor, max_scores: int = CHUNK_NUMBERS
 ) -> Tensor:
     """Softmax cross-entropy summed over the right labels of a row, averaged over rows: sum_p y_p (log sum_l e^s_l - s_p).
 
     Arguments as those of `all_labels_bce`.
     """
-    return _AllLabels.loss(text, vectors, bias, targets, row_weights, numbers, None, True)
+    return _AllLabels.loss(text, vectors, bias, targets, row_weights, max_scores, None, True)
 
 
 ALL_LABELS: dict[str, Callable[..., Tensor]] = {"bce": all_labels_bce, "softmax": all_labels_softmax}
@@ -90,12 +90,12 @@ class _AllLabels(torch.autograd.Function):
         bias: Tensor | None,
         targets: LabelRows,
         row_weights: Tensor,
-        numbers: int,
+        max_scores: int,
         best: Tensor | None,
         softmax: bool,
     ) -> Tensor:
         pairs = (targets.ids, targets.row_of_each(), targets.relevance)
-        found: Tensor = cls.apply(text, vectors, bias, *pairs, row_weights, numbers, best, softmax)
+        found: Tensor = cls.apply(text, vectors, bias, *pairs, row_weights, max_scores, best, softmax)
         return found
 
     @staticmethod
@@ -108,7 +108,7 @@ class _AllLabels(torch.autograd.Function):
         rows: Tensor,  # (n,)
         relevance: Tensor,  # (n,)
         row_weights: Tensor,
-        numbers: int,
+        max_scores: int,
         best: Tensor | None,
         softmax: bool,
     ) -> Tensor:
@@ -120,7 +120,7 @@ class _AllLabels(torch.autograd.Function):
         vector_gradient = torch.empty(vectors.shape, dtype=torch.float32, device=text.device)
         bias_gradient = None if bias is None else torch.empty(bias.shape, dtype=torch.float32, device=text.device)
         loss = torch.zeros((), device=text.device)
-        chunk = max(1, min(n_labels, numbers // n_rows))
+        chunk = max(1, min(n_labels, max_scores // n_rows))
         one_chunk = chunk >= n_labels
         if not one_chunk:
             labels, order = torch.sort(labels)
@@ -215,8 +215,8 @@ def _as_numbers(shift: Tensor | None, n: int) -> NDArray[np.float32]:
     return found
 
 
-def _best(scores: Tensor, shift: Tensor | None, where: tuple[Tensor, Tensor], keep: int) -> Tensor:
-    """(b, keep): the places with the highest scores, right ones before others."""
+def _best(scores: Tensor, shift: Tensor | None, where: tuple[Tensor, Tensor], k: int) -> Tensor:
+    """(b, k): the places with the highest scores, right ones before others."""
     found = scores.clone() if shift is None else scores + shift.to(scores.dtype)
     found.index_put_(where, torch.full_like(found[where], torch.inf))
-    return best_places(found, keep)[0]
+    return best_places(found, k)[0]

@@ -87,8 +87,8 @@ def scores_of(text: Tensor, vectors: Tensor, bias: Tensor | None, places: Tensor
 
 def pairs_are_quicker(candidates: Candidates, device: torch.device) -> bool:
     """Whether `shortlist_bce` takes less time than `scores_of` and what autograd makes of it."""
-    n_rows, most = candidates.places.shape
-    return device.type == "cpu" and PAIR_COST * most < len(candidates.labels) and n_rows > 0
+    n_rows, n_candidates = candidates.places.shape
+    return device.type == "cpu" and PAIR_COST * n_candidates < len(candidates.labels) and n_rows > 0
 
 
 def shortlist_bce(text: Tensor, vectors: Tensor, bias: Tensor | None, candidates: Candidates, row_weights: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def shortlist_bce(text: Tensor, vectors: Tensor, bias: Tensor | None, candidates
 
 
 class _ShortlistBCE(torch.autograd.Function):
-    """Pair by pair on a CPU, with the gradient written by hand as in `fused`."""
+    """Pair by pair on a CPU, with the gradient written by hand as in `all_labels`."""
 
     @staticmethod
     def forward(ctx: Any, text: Tensor, vectors: Tensor, bias: Tensor | None, candidates: Candidates, row_weights: Tensor) -> Tensor:

@@ -158,9 +158,6 @@ def soft_top_k(
     return -(_shares(targets, counted) * log_chance).sum(dim=1)
 
 
-# what may be typed -> the function, and what it is; all that the functions take beside scores, targets and counted has a default
-
-
 def _lowest(scores: Tensor) -> float:
     """Stands for the score of a place that takes no part. Not -inf: a row of nothing else would become NaN."""
     return torch.finfo(scores.dtype).min
@@ -183,13 +180,13 @@ def _negatives(targets: Tensor, counted: Tensor | None) -> Tensor:
     return targets <= 0 if counted is None else (targets <= 0) & counted
 
 
-def _hardest(scores: Tensor, targets: Tensor, counted: Tensor | None, most: int) -> tuple[Tensor, Tensor]:
-    """(b, k) highest scores of negatives, and (b, k) false where a row has no more of them; k is `most`, or m where that is less.
+def _hardest(scores: Tensor, targets: Tensor, counted: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
+    """(b, k) highest scores of negatives, and (b, k) false where a row has no more of them; k is n, or m where that is less.
 
     Where there is none, the score is the lowest there is.
     """
     negative = _negatives(targets, counted)
-    found = scores.masked_fill(~negative, _lowest(scores)).topk(min(most, scores.shape[1]), dim=1).values
+    found = scores.masked_fill(~negative, _lowest(scores)).topk(min(n, scores.shape[1]), dim=1).values
     there = torch.arange(found.shape[1], device=found.device) < negative.sum(dim=1, keepdim=True)
     return found, there
 

@@ -1,1 +1,1 @@
-"""Sources of hard negatives: labels that are scored beside the right ones of a row, because they are likely to be mistaken for them."""
+"""Sources of hard negatives: labels that are scored along with the right ones, as they are likely to be mistaken for them."""

@@ -182,7 +182,7 @@ def _rows(vectors: Vectors) -> tuple[kernels.SparseRows | kernels.DenseRows, NDA
 
 
 def _scales(lengths: NDArray[np.float64]) -> Floats:
-    """What makes rows of these lengths unit rows. A length too small to be a usual float32 becomes 0."""
+    """Factors that make rows of these lengths unit rows. A length too small to be a usual float32 becomes 0."""
     if not np.isfinite(lengths).all():
         raise DataError(f"The vector of label {np.flatnonzero(~np.isfinite(lengths))[0]:,} is not finite; wanted numbers without NaN.")
     lengths[lengths < np.finfo(np.float32).tiny] = 0

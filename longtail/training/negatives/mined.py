@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log2
 from typing import Literal
@@ -43,13 +44,25 @@ class Mined(NegativeSettings):
         >>> [growing.rows_together(epoch, 10, 256) for epoch in (0, 1, 2, 4, 9)]
         [1, 4, 16, 256, 256]
         """
-        if self.batches == "growing":  # doubled step by step in the first half of the epochs
-            done = min(1.0, epoch // self.refresh * self.refresh / max(1, epochs // 2 - 1))
-            return 1 << int(log2(batch_size) * done)
-        return batch_size if self.batches == "clustered" and epoch >= self.refresh else 1
+        size = CLUSTERED_BATCHES.get(self.batches)
+        return 1 if size is None else size(epoch, epochs, batch_size, self.refresh)
 
     def build(self) -> Negatives:
         return MinedNegatives(self)
+
+
+def _growing(epoch: int, epochs: int, batch_size: int, refresh: int) -> int:
+    """Doubled step by step in the first half of the epochs."""
+    done = min(1.0, epoch // refresh * refresh / max(1, epochs // 2 - 1))
+    return 1 << int(log2(batch_size) * done)
+
+
+def _whole_batches(epoch: int, epochs: int, batch_size: int, refresh: int) -> int:
+    """A batch from the second look on; at first the encoder knows nothing to cluster by."""
+    return batch_size if epoch >= refresh else 1
+
+
+CLUSTERED_BATCHES: dict[str, Callable[[int, int, int, int], int]] = {"clustered": _whole_batches, "growing": _growing}
 
 
 class MinedNegatives(Negatives):
@@ -60,7 +73,7 @@ class MinedNegatives(Negatives):
 
     @property
     def is_needed(self) -> bool:
-        return self.settings.hard > 0 or self.settings.batches != "random"
+        return self.settings.hard > 0 or self.settings.batches in CLUSTERED_BATCHES
 
     @torch.no_grad()
     def refresh(self, view: StageView, epoch: int) -> None:

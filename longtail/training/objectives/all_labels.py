@@ -12,7 +12,7 @@ from longtail.core.registry import LOSSES
 from longtail.models.losses.all_labels import ALL_LABELS, CHUNK_NUMBERS
 from longtail.models.network import Network
 from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
-from longtail.training.objectives.contrastive import ContrastiveLoss
+from longtail.training.objectives.contrastive import PAIRWISE, ContrastiveLoss
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AllLabels(ObjectiveSettings):
         return (self.loss,)
 
     def build(self, inputs: ObjectiveInputs) -> Objective:
-        has_temperature = self.loss != "bce" and inputs.network.tower(self.tower).settings.unit
+        has_temperature = self.loss not in PAIRWISE and inputs.network.tower(self.tower).settings.unit
         if self.loss in ALL_LABELS and not has_temperature:
             return AllLabelsLoss(self.tower, loss=self.loss)
         return ContrastiveLoss(inputs.n_labels, inputs.contrast, {self.tower: (self.loss,)}, {self.tower: 1.0}, every_label=True)

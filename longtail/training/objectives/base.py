@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from longtail.training.negatives.clusters import Clusters
     from longtail.training.settings import ClusterSettings, Contrast
 
+TARGETS_OF = {"labels": "labels", "classifiers": "labels", "clusters": "clusters"}  # tower -> what is right for it
 FEWEST_NUMBERS = 1 << 18  # scores at a time; where these do not fit, no smaller chunk will help
 
 
@@ -38,8 +39,8 @@ class Batch:
     context: RowContext | None = None  # neighbours of the rows, for encoders that need them
 
     def right(self, tower: str) -> LabelRows:
-        """The right answers for a tower; those of classifiers are labels, too."""
-        return self.targets["clusters" if tower == "clusters" else "labels"]
+        """The right answers for a tower."""
+        return self.targets[TARGETS_OF[tower]]
 
 
 class Objective(ABC):
@@ -68,7 +69,7 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class ObjectiveInputs:
-    """What an objective is built from when its stage begins."""
+    """Everything that an objective is built from when its stage begins."""
 
     network: Network
     labels: csr_matrix  # (n_rows, n_labels) of the training rows, without augmentation
@@ -97,7 +98,7 @@ class ObjectiveSettings(Settings, ABC):
 
     @property
     def makes_clusters_by(self) -> str | None:
-        """What labels are clustered by when the stage begins; None for an objective that makes none."""
+        """The vectors that labels are clustered by when the stage begins; None for an objective that makes none."""
         return None
 
     @property
@@ -106,13 +107,19 @@ class ObjectiveSettings(Settings, ABC):
         return ("bce",)
 
     @property
+    def needs_label_texts(self) -> bool:
+        """Whether labels are clustered by their texts."""
+        return self.makes_clusters_by == "texts"
+
+    @property
     def learns_labels(self) -> bool:
-        return "labels" in self.towers or "classifiers" in self.towers
+        """Whether labels are scored, and not clusters of them alone."""
+        return "labels" in self.target_names
 
     @property
     def target_names(self) -> tuple[str, ...]:
         """Kinds of right answers that a batch has to bring."""
-        return tuple(dict.fromkeys("clusters" if tower == "clusters" else "labels" for tower in self.towers))
+        return tuple(dict.fromkeys(TARGETS_OF[tower] for tower in self.towers))
 
     @abstractmethod
     def build(self, inputs: ObjectiveInputs) -> Objective:

@@ -16,6 +16,8 @@ from longtail.tokens.ragged import distinct_ids
 from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
 from longtail.training.settings import Contrast
 
+PAIRWISE = ("bce",)  # losses that judge each pair of a text and a label by itself
+
 
 @dataclass(frozen=True)
 class Contrastive(ObjectiveSettings):
@@ -48,8 +50,8 @@ class Joint(ObjectiveSettings):
     """Train encoded label texts and classifiers in one pass over one pool of labels (UniDEC).
 
     Args:
-        loss: of the labels.
-        classifier_losses: of the classifiers; several are added up.
+        loss: loss of the labels.
+        classifier_losses: losses of the classifiers; several are added up.
         scored: "batch" scores the labels drawn for the batch, "all" scores all.
     """
 
@@ -118,9 +120,9 @@ class ContrastiveLoss(Objective):
     def _both_ways(self, name: str, scores: Tensor, pool: LabelPool, weights: Tensor) -> Tensor:
         """The loss from rows to labels and, where the contrast is symmetric, from labels to rows; the mean of both."""
         to_labels = _mean(name, scores, pool.targets, pool.counted, weights)
-        if name == "bce":
-            # each pair by itself, so the same both ways. A mean over the pool: the sum over thousands of labels would drown the other
-            # losses, and the encoder, told above all that everything is wrong, would make all texts alike
+        if name in PAIRWISE:
+            # the same both ways. A mean over the pool: the sum over thousands of labels would drown the other
+            # losses, and the encoder, taught above all that everything is wrong, would make all texts alike
             return to_labels / max(1, scores.shape[1])
         if not self.contrast.symmetric:
             return to_labels
@@ -142,7 +144,7 @@ class ContrastiveLoss(Objective):
             column = torch.searchsorted(labels, right.ids).clamp_(max=max(0, n_columns - 1))
             is_there = labels[column] == right.ids
         targets = torch.zeros(n_rows, n_columns, device=right.ids.device)
-        if self.contrast.reduction == "some":
+        if not self.contrast.picks_one:
             targets[rows[is_there], column[is_there]] = right.relevance[is_there]
             return LabelPool(labels, targets, None)
         counted = torch.ones_like(targets, dtype=torch.bool)
@@ -154,7 +156,7 @@ class ContrastiveLoss(Objective):
 
     def _drawn(self, right: LabelRows) -> Tensor:
         """(n,): which of the right labels are drawn, at most so many a row; the more relevant, the likelier."""
-        wanted = 1 if self.contrast.reduction == "one" else self.contrast.positives
+        wanted = 1 if self.contrast.picks_one else self.contrast.positives
         if not wanted:
             return torch.ones(len(right.ids), dtype=torch.bool, device=right.ids.device)
         rows = right.row_of_each()

@@ -1,4 +1,4 @@
-"""The GLaS regulariser beside another objective (Gandalf, equation 8)."""
+"""The GLaS regulariser on top of another objective (Gandalf, equation 8)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Pool(ObjectiveSettings):
 class PoolLoss(Objective):
     """One matrix product over a few thousand labels: many negatives a row at the price of few.
 
-    Rows of the label table outside the pool are neither read nor updated. Which negatives are hard is told by label vectors of up to
+    Rows of the label table outside the pool are neither read nor updated. Hard negatives are mined with label vectors of up to
     `refresh` steps ago: of the labels that no row carries, those that score highest for any of them.
     """
 
