@@ -35,6 +35,7 @@ from longtail.experiments.compare.run import claimed, run_plans
 from longtail.experiments.compare.tables import FIGURES, fill_table
 from longtail.recipes.data import named_augmentation
 from longtail.recipes.read import read_recipe
+from longtail.training.loop import Decision
 from longtail.training.monitor import TrainingMonitor
 from tests.spelled import Command, spelled_out, write_table
 from tests.spelled import command as command
@@ -82,7 +83,7 @@ def test_cells_are_what_the_recipe_reaches_by_hand(
     assert fits == [(row.plan.system, row.plan.augmentation, seed) for row in rows for seed in (0, 1)]
     told = [
         line for line in capsys.readouterr().err.splitlines() if ", seed " in line
-    ]  # progress beside them, where kernels are compiled first
+    ]  # progress between them, where kernels are compiled first
     assert len(told) == 8 and told[0].startswith("default, none, seed 0: P@1 ")
     for row in (rows[1], rows[2]):
         for seed, cell in enumerate(row.cells):
@@ -153,15 +154,15 @@ def test_a_comparison_that_was_stopped_goes_on(data: Dataset, tmp_path: Path, fi
     def run(place: str) -> list[Row]:
         return compared(data, ["default"], ["none", "gandalf"], folder=tmp_path / place)
 
-    real = TrainingMonitor.stepped
+    real = TrainingMonitor.on_step
 
-    def stepped(monitor: TrainingMonitor, *arguments: Any) -> None:
+    def on_step(monitor: TrainingMonitor, *arguments: Any) -> Decision:
         if fits[-1][1] == "gandalf":  # in the second cell
             monitor._interrupt(2, None)
-        real(monitor, *arguments)
+        return real(monitor, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingMonitor, "stepped", stepped)
+        patch.setattr(TrainingMonitor, "on_step", on_step)
         with pytest.raises(KeyboardInterrupt):
             run("stopped")
     assert sorted(path.suffix for path in (tmp_path / "stopped").iterdir()) == [".checkpoint", ".json", ".npz"]
@@ -190,7 +191,7 @@ def test_a_cell_that_is_trained_is_kept_before_ctrl_c_ends_it(
         assert "it is measured and kept first" in capsys.readouterr().err
         assert signal.getsignal(signal.SIGINT) is before
     monkeypatch.setattr(XMC, "predict_test", real)
-    monkeypatch.setattr(TrainingMonitor, "stepped", lambda *_: pytest.fail("trained once more"))
+    monkeypatch.setattr(TrainingMonitor, "on_step", lambda *_: pytest.fail("trained once more"))
     again = compared(data, ["default"], folder=tmp_path / "2")
     monkeypatch.undo()
     (whole,), (measured,) = compared(data, ["default"], folder=tmp_path / "whole")[0].cells, again[0].cells

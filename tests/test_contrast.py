@@ -18,6 +18,7 @@ from longtail.models.label_rows import LabelRows
 from longtail.models.label_vectors.vectors import LabelVectors
 from longtail.models.network import Network
 from longtail.models.table import Table
+from longtail.training import trainer
 from longtail.training.loop import EpochRows, order_of
 from longtail.training.negatives.mined import Mined, MinedNegatives, mine_hard_negatives
 from longtail.training.objectives.all_labels import AllLabelsLoss
@@ -26,7 +27,6 @@ from longtail.training.objectives.contrastive import Contrastive, ContrastiveLos
 from longtail.training.optimizer import Adam
 from longtail.training.settings import ClusterSettings, Contrast
 from longtail.training.stage import Stage
-from longtail.training.trainer import Trainer
 from tests.tensors import ragged, right_labels
 from tests.tensors import same_numbers as same_numbers
 
@@ -290,8 +290,9 @@ def test_an_encoder_that_gives_all_texts_one_vector_is_warned_of(spread: float) 
         towers={"labels": None},
         tower=lambda task: SimpleNamespace(sequences=True),
         label_vectors=lambda task, labels: (vectors[labels], None),
+        table=SimpleNamespace(weight=vectors),
     )
-    trainer = SimpleNamespace(network=network, data=SimpleNamespace(n_labels=5), device=torch.device("cpu"), number=0)
     messages: list[str] = []
-    Trainer._warn_if_alike(trainer, SimpleNamespace(log=messages.append))  # type: ignore[arg-type]
-    assert len(messages) == (spread < 1) and all("nothing was learnt. Try loss=semi-hard" in line for line in messages)
+    trainer._warn_if_alike(network, 5, 0, SimpleNamespace(log=messages.append))  # type: ignore[arg-type]
+    assert len(messages) == (spread < 1)
+    assert all(line.startswith("After stage 1 ") and "nothing was learnt. Try loss=semi-hard" in line for line in messages)

@@ -37,7 +37,7 @@ def test_a_bag_by_hand() -> None:
     weight, shift = encoder.block.weight.detach().numpy(), encoder.block.bias.detach().numpy()
     table = scorer.network.table.weight.detach().numpy()
     rows = tokenizer([TEXT])
-    summed = rows.weights @ table[rows.ids]
+    summed = rows.weights.numpy() @ table[rows.ids.numpy()]
     first = summed > 0
     second = weight @ (summed * first) + shift > 0
     vector = scorer.vectors[4].numpy()
@@ -51,7 +51,7 @@ def test_a_bag_by_hand() -> None:
     assert why.rest == close(float((second * shift) @ vector) + float(scorer.bias[4]))
     text = summed * first + second * (weight @ (summed * first) + shift)
     own = tokenizer([NAMES[4]])
-    by_text = float(text @ (own.weights @ table[own.ids]))
+    by_text = float(text @ (own.weights.numpy() @ table[own.ids.numpy()]))
     assert [part.name for part in why.parts] == ["text", "free"]
     assert [part.brings for part in why.parts] == [close(by_text), close(float(text @ vector) - by_text)]
     assert why.parts[0].share == close(abs(by_text) / (abs(by_text) + abs(float(text @ vector) - by_text)))

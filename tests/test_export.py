@@ -50,7 +50,7 @@ def test_a_bag_as_onnx(recipe: str, tmp_path: Path) -> None:
     assert "text.onnx" in export(stored, "onnx", tmp_path / "out")
     for texts in (TEXTS, TEXTS[:1]):  # of any number
         rows = stored.tokenizer(texts)
-        found = run(tmp_path / "out" / "text.onnx", ids=rows.ids.astype(np.int64), weights=rows.weights, offsets=rows.offsets)
+        found = run(tmp_path / "out" / "text.onnx", ids=rows.ids.long().numpy(), weights=rows.weights.numpy(), offsets=rows.offsets.numpy())
         assert np.allclose(found, vectors_of(stored, texts), atol=1e-4)
 
 

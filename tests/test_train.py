@@ -1,4 +1,4 @@
-"""Training from end to end: every recipe and every part learns, a stopped run ends as if it had not been stopped, bad data is told."""
+"""Training from end to end: every recipe and every part learns, a stopped run ends as if it had not been stopped, bad data is named."""
 
 from __future__ import annotations
 
@@ -19,30 +19,44 @@ from longtail.core.errors import DataError, SettingError
 from longtail.core.values import labels_from_rows
 from longtail.data.augment.choose import validation_split
 from longtail.data.augment.gandalf import Gandalf
-from longtail.estimator import named_augmentation
-from longtail.inference import stacking as weighing
+from longtail.inference import stacking
+from longtail.models.device import device_for
 from longtail.models.label_rows import LabelRows
 from longtail.models.network import Network
-from longtail.recipes.recipe import Recipe, make_recipe, read_recipe
-from longtail.storage.model_folder import _packed
+from longtail.recipes import fit
+from longtail.recipes.data import DataSource, named_augmentation
+from longtail.recipes.read import make_recipe, read_recipe
+from longtail.recipes.recipe import Recipe
+from longtail.storage.packing import pack_scorer
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.training import checkpoint
-from longtail.training.loop import Position, Rows, backward
-from longtail.training.monitor import TrainingMonitor, device_for
-from longtail.training.objectives import FEWEST_NUMBERS, EveryLabel, Objective, Step
-from longtail.training.optimizer import Adam
+from longtail.training.checkpoint import Checkpoints
+from longtail.training.data import TrainingData
+from longtail.training.loop import BEGINNING, Decision, EpochRows, Pace, Position, backward
+from longtail.training.monitor import TrainingMonitor
+from longtail.training.objectives.all_labels import AllLabelsLoss
+from longtail.training.objectives.base import FEWEST_NUMBERS, Batch, Objective
+from longtail.training.stage import Stage
 from longtail.training.trainer import Trainer
 from tests.conftest import dataset
 from tests.spelled import N_LABELS, SMALL, share_found, small_model, spelled_out, trained
 from tests.tensors import same_numbers as same_numbers
 
-CHANCE = 2 / N_LABELS
+CPU = torch.device("cpu")
 FEW_STEPS = ("batch_size=96", "epochs=2")  # three steps an epoch
 
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     return spelled_out()
+
+
+def training_data_of(model: XMC, data: Dataset) -> TrainingData:
+    return DataSource(data, model.recipe, model.augment, model.seed).training_data(model.recipe)
+
+
+def trainer_of(model: XMC, data: Dataset) -> Trainer:
+    return Trainer(model.recipe.plan, training_data_of(model, data), CPU, seed=0)
 
 
 # ---- every part learns
@@ -104,21 +118,19 @@ def test_an_augmentation_of_ones_own(data: Dataset) -> None:
 def test_augmentations_as_they_are_typed() -> None:
     assert named_augmentation("gandalf:delta=0.3,mark=x") == Gandalf(delta=0.3, mark="x")
     assert named_augmentation("none") is None and named_augmentation("adaptive") is None
-    for typed, told in {
+    for typed, message in {
         "gandalff": "No augmentation called 'gandalff'. Did you mean 'gandalf'?",
         "gandalf:dleta=0.3": "No setting of gandalf called 'dleta'. Did you mean 'delta'?",
         "none:delta=0.3": "none takes no settings; delta=0.3 came.",
         "": "No augmentation called ''.",
     }.items():
-        with pytest.raises(SettingError, match=f"^{told.replace('.', '[.]').replace('?', '[?]')}"):
+        with pytest.raises(SettingError, match=f"^{message.replace('.', '[.]').replace('?', '[?]')}"):
             named_augmentation(typed)
 
 
 def test_other_rows_in_each_epoch_the_same_for_the_same_seed(data: Dataset) -> None:
     def rows(epoch: int, seed: int = 0) -> list[int]:
-        model = small_model("default", augment="labelmix", seed=seed)
-        trainer = Trainer(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
-        made = trainer._rows_of(trainer.parts.stages[0])(epoch)
+        made = trainer_of(small_model("default", augment="labelmix", seed=seed), data)._epoch(epoch)
         assert len(made) == len(data.train)
         ids: list[int] = made.tokens.ids.tolist()
         return ids
@@ -131,14 +143,15 @@ def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypa
     """LabelMix puts rows that it leaves alone first; each must keep the shortlist of the row it was made from."""
     seen: list[tuple[LabelRows, Tensor]] = []
 
-    def looked_at(rows: Rows, places: Tensor, epoch: int) -> Step:
-        step = take(rows, places, epoch)
-        if step.shortlist is not None:
-            seen.append((step.targets["labels"], step.shortlist))
-        return step
+    def looked_at(rows: EpochRows, places: Tensor, epoch: int) -> Batch:
+        batch = take(rows, places, epoch)
+        shortlist = batch.hard_negatives()
+        if shortlist is not None:
+            seen.append((batch.targets["labels"], shortlist))
+        return batch
 
-    take = Rows.take
-    monkeypatch.setattr(Rows, "take", looked_at)
+    take = EpochRows.take
+    monkeypatch.setattr(EpochRows, "take", looked_at)
     settings = ("beam=3", "stages.2.epochs=1", "batch_size=16")  # 3 of 8 clusters
     small_model("decaf", *settings, augment="labelmix:soft=false").fit(data)
     held = [
@@ -156,16 +169,16 @@ def test_the_right_shortlist_stays_with_a_row_that_moved(data: Dataset, monkeypa
 def tensors_of(model: XMC) -> dict[str, Tensor]:
     """All that prediction works with."""
     assert model.trained is not None
-    return {f"{place}/{name}": tensor for place, one in enumerate(model.trained.scorers) for name, tensor in _packed(one)[0].items()}
+    return {f"{place}/{name}": tensor for place, one in enumerate(model.trained.scorers) for name, tensor in pack_scorer(one)[0].items()}
 
 
-def told_of(model: XMC) -> list[dict[str, Any]]:
+def history_of(model: XMC) -> list[dict[str, Any]]:
     return [{key: value for key, value in entry.items() if key != "seconds"} for entry in model.history]
 
 
 def assert_same(one: XMC, other: XMC) -> None:
     """The same weights to the last bit, and the same history."""
-    assert told_of(one) == told_of(other)
+    assert history_of(one) == history_of(other)
     first, second = tensors_of(one), tensors_of(other)
     assert first.keys() == second.keys()
     for name, tensor in first.items():
@@ -178,7 +191,7 @@ def assert_same(one: XMC, other: XMC) -> None:
 def test_same_seed_same_numbers(recipe: str, data: Dataset) -> None:
     first, again, other = (small_model(recipe, *FEW_STEPS, seed=seed).fit(data) for seed in (3, 3, 4))
     assert_same(first, again)
-    assert told_of(first) != told_of(other)
+    assert history_of(first) != history_of(other)
 
 
 def test_members_of_an_ensemble_are_different_networks(data: Dataset) -> None:
@@ -194,7 +207,7 @@ def test_members_of_an_ensemble_are_different_networks(data: Dataset) -> None:
 
 def test_neither_validation_rows_nor_test_rows_are_trained_on(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenized: list[Texts] = []
-    courses: list[Trainer] = []
+    trainers: list[Trainer] = []
     real_fit, real_init = Tokenizer.fitted.__func__, Trainer.__init__  # type: ignore[attr-defined]
 
     def fitted(cls: Any, settings: Any, cutter: Any, texts: Texts) -> Tokenizer:
@@ -203,7 +216,7 @@ def test_neither_validation_rows_nor_test_rows_are_trained_on(data: Dataset, mon
         return found
 
     def init(trainer: Trainer, *arguments: Any) -> None:
-        courses.append(trainer)
+        trainers.append(trainer)
         real_init(trainer, *arguments)
 
     monkeypatch.setattr(Tokenizer, "fitted", classmethod(fitted))
@@ -214,15 +227,16 @@ def test_neither_validation_rows_nor_test_rows_are_trained_on(data: Dataset, mon
     assert 0 < len(parted.test) < len(data.train) and not set(parted.train.texts) & set(parted.test.texts)
     (seen,) = tokenized
     assert sorted(seen) == sorted([*parted.train.texts, *(data.label_texts or ())])
-    (trainer,) = courses
-    training_data = trainer.training_data
-    assert training_data.train.texts == parted.train.texts and training_data.augmented.split.texts == parted.train.texts
-    assert (training_data.augmented.split.labels != parted.train.labels).nnz == 0
+    (trainer,) = trainers
+    training_data = trainer.data
+    for stage in training_data.stages:
+        assert stage.train.texts == parted.train.texts and stage.augmented.split.texts == parted.train.texts
+        assert (stage.augmented.split.labels != parted.train.labels).nnz == 0
     assert training_data.graph is not None
     assert training_data.graph.counts.tolist() == np.bincount(parted.train.labels.indices, minlength=N_LABELS).tolist()
 
 
-def test_validation_is_told_of_every_epoch_that_learns_labels(data: Dataset) -> None:
+def test_every_epoch_that_learns_labels_is_validated(data: Dataset) -> None:
     model = small_model("decaf", *FEW_STEPS, "validation=0.2").fit(data)
     assert [("P@1" in entry, entry["stage"], entry["epoch"]) for entry in model.history] == [
         (False, 0, 0),
@@ -238,21 +252,21 @@ def test_patience_ends_a_stage_with_the_weights_of_its_best_epoch(data: Dataset,
     reached = iter([10.0, 30.0, 20.0, 25.0, 99.0])
     weights = []
 
-    def validation(model: XMC, trainer: Trainer, held_out: Dataset, recipe: Recipe) -> Any:
+    def validation(trainer: Trainer, recipe: Recipe, held_out: Dataset, device: torch.device) -> Any:
         def validate() -> dict[str, float]:
             weights.append(trainer.network.table.weight.detach().clone())
             return {"P@1": next(reached), "PSP@1": 0.0}
 
         return validate
 
-    monkeypatch.setattr(XMC, "_validation", validation)
+    monkeypatch.setattr(fit, "_validation", validation)
     model = small_model("default", "epochs=5", "validation=0.1", "patience=2").fit(data)
     assert [entry["P@1"] for entry in model.history] == [10, 30, 20, 25]  # two epochs without a better one
     assert torch.equal(tensors_of(model)["0/network.table.weight"], weights[1])
 
 
 def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = weighing.evaluate
+    real = stacking.evaluate
     asked: list[Any] = []
 
     def evaluate(found: Any, truth: Dataset, **how: Any) -> Any:
@@ -262,7 +276,7 @@ def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Datas
             result = replace(result, metrics={"P@1": float(len(asked) == 4), "P@5": 0.0})
         return result
 
-    monkeypatch.setattr(weighing, "evaluate", evaluate)
+    monkeypatch.setattr(stacking, "evaluate", evaluate)
     model = small_model("astec", *FEW_STEPS).fit(data)
     assert model.trained is not None and model.trained.scorers[0].beta == 0.3
     assert len(asked) == 11 and all(len(test) == round(0.05 * len(data.train)) for test in asked)
@@ -272,22 +286,25 @@ def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Datas
 
 
 class Stopper:
-    """Presses Ctrl-C, as the handler of the signal hears it, after so many steps of a run."""
+    """Presses Ctrl-C, as the handler of the signal meets it, after so many steps of a run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
         self.reached: list[tuple[int, int, int]] = []  # stage, epoch, step
-        real = TrainingMonitor.stepped
+        self.rows: dict[tuple[int, int], int] = {}  # of each stage and epoch
+        real = TrainingMonitor.on_step
 
-        def stepped(monitor: TrainingMonitor, position: Position, loss: Tensor, n_rows: int) -> None:
-            self.reached.append((monitor.trainer.stage, position.epoch, position.step))
+        def on_step(monitor: TrainingMonitor, position: Position, loss: Tensor, n_rows: int) -> Decision:
+            stage = monitor._current[0]
+            self.reached.append((stage, position.epoch, position.step))
+            self.rows[stage, position.epoch] = self.rows.get((stage, position.epoch), 0) + n_rows
             if self.left is not None:
                 self.left -= 1
                 if self.left == 0:
                     monitor._interrupt(2, None)
-            real(monitor, position, loss, n_rows)
+            return real(monitor, position, loss, n_rows)
 
-        monkeypatch.setattr(TrainingMonitor, "stepped", stepped)
+        monkeypatch.setattr(TrainingMonitor, "on_step", on_step)
 
 
 @pytest.fixture
@@ -314,22 +331,24 @@ def run_in_pieces(model: XMC, data: Dataset, place: Path, stopper: Stopper, step
 
 RUNS = {
     "a pool of labels": ("default", (), None),
-    "all labels": ("default", ("score=all",), None),
+    "all labels": ("default", ("objective=all-labels",), None),
     "dropout": ("default", ("encoder.dropout=0.3", "labels.dropout=0.3", "word_dropout=0.2"), None),
-    "nearest centroids, fused": ("astec", ("keep=5",), None),
+    "nearest centroids, fused": ("astec", ("top_k=5",), None),
     "a fresh encoder": ("decaf", ("beam=2",), None),
     "three stages with a graph": ("eclare", ("beam=2",), None),
-    "clusters that stay": ("decaf", ("epochs=1", "stages.1.cluster_by=nothing"), None),
+    "clusters that stay": ("decaf", ("epochs=1", "stages.1.cluster_by=none"), None),
     "clusters and labels together": ("inceptionxml", ("encoder.dropout=0.2",), None),
     "clustered twice": ("inceptionxml-lf", ("epochs=1",), None),
     "other rows in each epoch": ("default", (), "labelmix"),
     "other rows with shortlists": ("decaf", ("epochs=1", "stages.2.epochs=2"), "labelmix"),
     "mixed token weights": ("default", (), "mixup"),
     "two networks": ("default", ("ensemble=2",), None),
-    "near labels and rows, looked for anew": ("unidec", ("epochs=4", "refresh=2"), "gandalf"),
+    "hard negatives and batches, mined anew": ("unidec", ("epochs=4", "refresh=2"), "gandalf"),
     "a frozen encoder": ("ngame", ("epochs=2", "refresh=1", "stages.1.momentum=0.9"), "labelmix"),
     "all labels encoded": ("dexml", ("epochs=1", "texts_at_once=8"), None),
     "the best epoch": ("default", ("epochs=4", "validation=0.2", "patience=1"), None),
+    "an augmentation of one stage": ("renee", ("epochs=2", "refresh=1", "stages.0.augment=none"), "gandalf"),
+    "other rows in the epochs of one stage": ("decaf", ("epochs=1", "stages.2.epochs=2", "stages.2.augment=labelmix"), None),
 }
 
 
@@ -348,18 +367,22 @@ def test_stopped_after_every_step_a_run_ends_with_the_same_weights(run: str, dat
 
 
 @pytest.mark.parametrize(
-    ("settings", "where"), [(("ensemble=2",), "Maker"), (("beside=['ensemble=1 loss=softmax']", "validation=0.2"), "weighed")]
+    ("settings", "where"),
+    [
+        (("ensemble=2",), "longtail.estimator.TrainedModel"),
+        (('members=[{ensemble=1, stages=[{loss="softmax"}]}]', "validation=0.2"), "longtail.recipes.fit.with_stacking_weights"),
+    ],
 )
 def test_stopped_behind_the_last_step_no_training_is_lost(
     settings: tuple[str, ...], where: str, data: Dataset, tmp_path: Path, stopper: Stopper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While networks are weighed, or the model is put together."""
+    """While stacking weights are learned, or the model is put together."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(f"longtail.estimator.{where}", stop)
+        patch.setattr(where, stop)
         small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint", minutes=0)
     steps, stopper.reached = stopper.reached, []
     again = small_model("default", *FEW_STEPS, *settings).fit(data, checkpoint=tmp_path / "checkpoint")
@@ -372,13 +395,13 @@ def test_seconds_of_a_run_that_was_stopped_count(data: Dataset, tmp_path: Path, 
     clock = [0.0]
     monkeypatch.setattr("longtail.training.monitor.time.monotonic", lambda: clock[0] + 0.001 * next(ticks))
     ticks = itertools.count()
-    real = TrainingMonitor.stepped
+    real = TrainingMonitor.on_step
 
-    def stepped(monitor: TrainingMonitor, *arguments: Any) -> None:
+    def on_step(monitor: TrainingMonitor, *arguments: Any) -> Decision:
         clock[0] += 100
-        real(monitor, *arguments)
+        return real(monitor, *arguments)
 
-    monkeypatch.setattr(TrainingMonitor, "stepped", stepped)
+    monkeypatch.setattr(TrainingMonitor, "on_step", on_step)
     settings = ("ensemble=2", "epochs=2")
     whole = small_model("default", *FEW_STEPS, *settings).fit(data)
     pieces = small_model("default", *FEW_STEPS, *settings)
@@ -396,27 +419,28 @@ def test_checkpoints_while_it_runs_change_nothing(data: Dataset, tmp_path: Path)
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once(data: Dataset) -> None:
-    trainer = Trainer(small_model("default").recipe.parts, material_of(small_model("default"), data), torch.device("cpu"), seed=0)
-    with TrainingMonitor(trainer, "run") as monitor:
+    trainer = trainer_of(small_model("default"), data)
+    with TrainingMonitor("run", trainer.network, n_stages=1) as monitor:
         with pytest.raises(KeyboardInterrupt):
             monitor._interrupt(2, None)  # nothing was learnt that could be kept
-        monitor.begin(0, 1)
+        monitor.on_stage_begin(0, trainer.stage, trainer.pace)
+        monitor.on_epoch_begin(0, 1)
         monitor._interrupt(2, None)
         with pytest.raises(KeyboardInterrupt):
             monitor._interrupt(2, None)
 
 
-def test_ctrl_c_behind_the_last_step_of_a_network_is_heard(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = TrainingMonitor.ended
+def test_ctrl_c_behind_the_last_step_of_a_network_ends_the_run(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = TrainingMonitor.on_epoch_end
 
-    def ended(monitor: TrainingMonitor, epoch: int) -> bool:
+    def on_epoch_end(monitor: TrainingMonitor, epoch: int) -> Decision:
         monitor._interrupt(2, None)
         return real(monitor, epoch)
 
     settings = ("batch_size=96", "epochs=1", "ensemble=2")
     model = small_model("default", *settings)
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingMonitor, "ended", ended)
+        patch.setattr(TrainingMonitor, "on_epoch_end", on_epoch_end)
         with pytest.raises(KeyboardInterrupt):
             model.fit(data, checkpoint=tmp_path / "checkpoint")
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["0"]  # the first is kept, the second was not begun
@@ -449,7 +473,7 @@ def test_a_checkpoint_of_another_run_is_refused(data: Dataset, stopped: Path) ->
             model.fit(other, checkpoint=stopped)
 
 
-def test_a_damaged_checkpoint_is_told(data: Dataset, stopped: Path) -> None:
+def test_a_damaged_checkpoint_is_named(data: Dataset, stopped: Path) -> None:
     (stopped / "0" / checkpoint.TENSORS).write_bytes(b"nonsense")
     with pytest.raises(DataError, match="checkpoint/0 is not a whole checkpoint .* Delete it to begin anew"):
         small_model("default", *FEW_STEPS).fit(data, checkpoint=stopped)
@@ -471,10 +495,6 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(data: Dataset, stopped: Path
 # ---- what goes wrong on the way
 
 
-def material_of(model: XMC, data: Dataset) -> Any:
-    return model.training_data(data, model.recipe, model.augmentation(data))
-
-
 class Greedy(Objective):
     """An objective that runs out of memory while more than so many scores may exist."""
 
@@ -482,47 +502,37 @@ class Greedy(Objective):
         self.enough, self.chunk_numbers = enough, FEWEST_NUMBERS * 8
         self.tried: list[int] = []
 
-    def __call__(self, network: Network, step: Step) -> Tensor:
+    def __call__(self, network: Network, batch: Batch) -> Tensor:
         self.tried.append(self.chunk_numbers)
         if self.chunk_numbers > self.enough:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return EveryLabel("labels", self.chunk_numbers)(network, step)
+        return AllLabelsLoss("labels", self.chunk_numbers)(network, batch)
 
 
 @pytest.fixture
-def first_step(data: Dataset) -> tuple[Trainer, Step]:
-    model = small_model("default", "batch_size=96")
-    trainer = Trainer(model.recipe.parts, material_of(model, data), torch.device("cpu"), seed=0)
-    trainer._begin(trainer.parts.stages[0])
-    trainer.optimizer = Adam(trainer._trained(trainer.parts.stages[0]))
-    return trainer, trainer._static_rows(("labels",)).take(torch.arange(96), 0)
+def first_step(data: Dataset) -> tuple[Trainer, Batch]:
+    trainer = trainer_of(small_model("default", "batch_size=96"), data)
+    assert trainer._begin(None) == BEGINNING
+    return trainer, trainer.rows.static(trainer.stage_data, ("labels",), None).take(torch.arange(96), 0)
 
 
-class Listener:
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def told(self, message: str) -> None:
-        self.messages.append(message)
-
-
-def test_out_of_memory_once_is_tried_again_with_half_the_scores(first_step: tuple[Trainer, Step]) -> None:
-    trainer, step = first_step
+def test_out_of_memory_once_is_tried_again_with_half_the_scores(first_step: tuple[Trainer, Batch]) -> None:
+    trainer, batch = first_step
     assert trainer.optimizer is not None
-    greedy, listener = Greedy(enough=FEWEST_NUMBERS * 4), Listener()
-    loss = backward(trainer.network, greedy, trainer.optimizer, step, listener)
+    greedy, recorder = Greedy(enough=FEWEST_NUMBERS * 4), Recorder()
+    loss = backward(trainer.network, greedy, trainer.optimizer, batch, recorder)
     assert torch.isfinite(loss)
     assert greedy.tried == [FEWEST_NUMBERS * 8, FEWEST_NUMBERS * 4]
-    assert listener.messages == [f"The GPU ran out of memory; going on with {FEWEST_NUMBERS * 4:,} scores at a time."]
+    assert recorder.messages == [f"The GPU ran out of memory; going on with {FEWEST_NUMBERS * 4:,} scores at a time."]
 
 
-def test_out_of_memory_for_good_names_the_batch_size(first_step: tuple[Trainer, Step]) -> None:
-    trainer, step = first_step
+def test_out_of_memory_for_good_names_the_batch_size(first_step: tuple[Trainer, Batch]) -> None:
+    trainer, batch = first_step
     assert trainer.optimizer is not None
-    listener = Listener()
+    recorder = Recorder()
     with pytest.raises(SettingError, match="out of memory at a batch of 96 rows.*Type a smaller batch, such as batch_size=48[.]"):
-        backward(trainer.network, Greedy(enough=0), trainer.optimizer, step, listener)
-    assert len(listener.messages) == 3
+        backward(trainer.network, Greedy(enough=0), trainer.optimizer, batch, recorder)
+    assert len(recorder.messages) == 3
 
 
 def test_a_loss_that_is_no_number_names_the_rate(data: Dataset) -> None:
@@ -543,9 +553,9 @@ def test_devices() -> None:
 # ---- unusual data
 
 
-def test_data_that_cannot_be_trained_on_is_told(data: Dataset) -> None:
+def test_data_that_cannot_be_trained_on_is_named(data: Dataset) -> None:
     without_label_texts = replace(data, label_texts=None)
-    for recipe, other, told in (
+    for recipe, other, message in (
         ("default", replace(data, train=replace(data.train, texts=None)), "spelled has no texts of training rows"),
         ("default", replace(data, train=data.train.rows(np.arange(0))), "spelled has no training rows; wanted at least one"),
         ("astec", replace(data, train=data.train.rows(np.arange(0))), "spelled has no training rows; wanted at least one"),
@@ -556,7 +566,7 @@ def test_data_that_cannot_be_trained_on_is_told(data: Dataset) -> None:
         ("inceptionxml-lf", without_label_texts, "no label texts, which the recipe inceptionxml-lf is made for"),
         ("astec", replace(data, train=data.train.rows(np.arange(8))), "8 training rows, of which validation=0.05 leaves 0 .*=0.2, or"),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             small_model(recipe, *FEW_STEPS).fit(other)
 
 
@@ -634,9 +644,8 @@ def test_graphs_of_every_kind(data: Dataset) -> None:
 def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("morv 1 0 0\nnalk 0 1 0\n")
     model = small_model("default", "tokens.kind=words", "ngrams=1", f"vectors={tmp_path / 'vectors.txt'}")
-    training_data = material_of(model, data)
-    trainer = Trainer(model.recipe.parts, training_data, torch.device("cpu"), seed=0)
-    places = [training_data.tokenizer.names().index(word) for word in ("morv", "nalk")]
+    trainer = trainer_of(model, data)
+    places = [trainer.data.tokenizer.names().index(word) for word in ("morv", "nalk")]
     start = trainer.network.table.weight[places, :3].detach()
     assert start[0, 0] > 0 and start[0, 0] == start[1, 1] and start[0, 1] == start[0, 2] == start[1, 0] == 0
     with pytest.raises(LongtailError, match="nowhere.txt is no file"):
@@ -649,10 +658,9 @@ def test_pretrained_vectors_are_where_training_starts(data: Dataset, tmp_path: P
 def test_token_rows_of_a_batch_are_those_of_its_texts(data: Dataset) -> None:
     """What the loop takes for a batch is what the tokenizer gives for its texts."""
     model = small_model("default")
-    training_data = material_of(model, data)
-    trainer = Trainer(model.recipe.parts, training_data, torch.device("cpu"), seed=0)
+    trainer = trainer_of(model, data)
     assert data.train.texts is not None
-    taken = trainer._static_rows(("labels",)).take(torch.tensor([5, 2]), 0)
-    again = training_data.tokenizer([data.train.texts[5], data.train.texts[2]])
+    taken = trainer.rows.static(trainer.stage_data, ("labels",), None).take(torch.tensor([5, 2]), 0)
+    again = trainer.data.tokenizer([data.train.texts[5], data.train.texts[2]])
     assert taken.tokens.ids.tolist() == again.ids.tolist() and taken.tokens.weights.tolist() == again.weights.tolist()
     assert taken.targets["labels"].ids.tolist() == [*data.train.labels[5].indices, *data.train.labels[2].indices]

@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from longtail import Dataset, Texts
 from longtail.core import registry
 from longtail.data.convert import write
 from longtail.evaluation.evaluate import evaluate
+from longtail.training.loop import Decision
 from longtail.training.monitor import TrainingMonitor
 from tests.spelled import SMALL, Command, label_names, small_model, spelled_out, write_table
 from tests.spelled import command as command
@@ -129,14 +131,14 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(table: Path, tm
 def test_a_checkpoint_of_another_run(
     folder: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = TrainingMonitor.stepped
+    real = TrainingMonitor.on_step
 
-    def stepped(monitor: TrainingMonitor, *arguments: object) -> None:
+    def on_step(monitor: TrainingMonitor, *arguments: Any) -> Decision:
         monitor._interrupt(2, None)
-        real(monitor, *arguments)  # type: ignore[arg-type]
+        return real(monitor, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingMonitor, "stepped", stepped)
+        patch.setattr(TrainingMonitor, "on_step", on_step)
         code, _, err = command._run("train", "default", folder, *FEW, "--out", tmp_path / "model")
     assert code == 130 and err.startswith("Stopped; ")
     assert err.count("\n") == 2 and "Traceback" not in err
@@ -154,11 +156,11 @@ def test_a_model_that_cannot_be_written_is_not_trained_again(
 
     arguments = ("train", "default", folder, *FEW, "--minutes", "0", "--out", tmp_path / "model")
     with monkeypatch.context() as patch:
-        patch.setattr("longtail.estimator.save_model", full)
+        patch.setattr("longtail.storage.open_model.save_model", full)
         code, _, err = command._run(*arguments)
     assert code == 2 and "No space left on device" in err.splitlines()[-1]
     assert f"Stopped; {tmp_path / 'model.checkpoint'} holds everything so far." in err
-    monkeypatch.setattr(TrainingMonitor, "stepped", lambda *_: pytest.fail("trained once more"))
+    monkeypatch.setattr(TrainingMonitor, "on_step", lambda *_: pytest.fail("trained once more"))
     command.run(*arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -189,7 +191,7 @@ def test_what_is_refused_of_the_data(table: Path, tmp_path: Path, command: Comma
     command.run("data", "convert", table, sparse, "--to", "sparse")
     for name in ("trn_X.txt", "Y.txt"):
         (sparse / name).unlink()
-    assert "sparse has no texts of training rows; a recipe reads texts" in command.fails("train", "default", sparse, *out)
+    assert "sparse has no texts of training rows; a recipe encodes texts" in command.fails("train", "default", sparse, *out)
     assert not (tmp_path / "model").exists() and not (tmp_path / "model.checkpoint").exists()
 
 

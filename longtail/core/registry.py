@@ -120,7 +120,7 @@ KINDS = {
     "objectives": OBJECTIVES,
     "negatives": NEGATIVES,
 }
-SINGULAR = {"losses": "loss"}
+SINGULAR = {"losses": "loss", "negatives": "source of hard negatives"}
 CLOSED = ("formats",)  # kinds that take nothing of the user's own: the format of files is recognised, not named
 
 

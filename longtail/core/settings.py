@@ -40,7 +40,7 @@ def build(cls: type[T], typed: Iterable[str], name: str) -> T:
 
 
 def from_table(cls: type[T], table: Mapping[str, object], name: str) -> T:
-    """cls(**table) from a table as a TOML file holds it, or what is wrong with it. `name` is how messages call the table.
+    """cls(**table) from a table as a TOML file holds it, or what is wrong with it. `name` is how messages call the table; "" for the top.
 
     >>> from longtail.data.augment.gandalf import Gandalf
     >>> from_table(Gandalf, {"delta": 0.2}, "gandalf").delta
@@ -52,7 +52,7 @@ def from_table(cls: type[T], table: Mapping[str, object], name: str) -> T:
     settings = {}
     for key, value in table.items():
         _check_known(key, hints, name)
-        settings[key] = fit(hints[key], value, f"{name}.{key}")
+        settings[key] = fit(hints[key], value, f"{name}.{key}" if name else key)
     return _made(cls, settings, name)
 
 

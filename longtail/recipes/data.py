@@ -95,6 +95,7 @@ class DataSource:
         return made
 
     def _stage(self, parts: Parts, augment: str | Augmentation | None) -> StageData:
+        augment = None if augment == NO_AUGMENTATION else augment
         for other, made in parts.stages:
             if other is augment or other == augment:
                 return made
@@ -115,9 +116,7 @@ class DataSource:
 
     def _augmentation(self, augment: str | Augmentation | None) -> Augmentation | None:
         """The augmentation of that name; "adaptive" is chosen now, once."""
-        if augment is None or augment == NO_AUGMENTATION:
-            return None
-        if not isinstance(augment, str):
+        if augment is None or not isinstance(augment, str):
             return augment
         made = named_augmentation(augment)
         if made is not None:
@@ -140,6 +139,13 @@ def named_augmentation(typed: str) -> Augmentation | None:
             "manifold-mixup mixes hidden vectors and is a hook for loops of your own; wanted one that makes rows, such as mixup."
         )
     return made
+
+
+def check_augmentations(recipe: Recipe) -> None:
+    """Raise where the recipe or one of its stages names an augmentation that is not there, before anything is trained."""
+    for augment in (recipe.augment, *(stage.augment for stage in recipe.stages)):
+        if augment is not None:
+            named_augmentation(augment)
 
 
 def label_graph(labels: csr_matrix, settings: Mapping[str, Any] | None, seed: int) -> LabelGraph | None:

@@ -20,7 +20,7 @@ from longtail.data.augment.rows import Augmentation
 from longtail.inference.ensemble import Member
 from longtail.inference.scorer import Scorer
 from longtail.inference.stacking import validation_metrics, with_stacking_weights, with_tower_weights
-from longtail.recipes.data import DataSource
+from longtail.recipes.data import DataSource, check_augmentations
 from longtail.recipes.recipe import Recipe
 from longtail.training.checkpoint import Checkpoints
 from longtail.training.data import TrainingData
@@ -69,6 +69,7 @@ def fit_recipe(recipe: Recipe, data: Dataset, options: FitOptions) -> Fitted:
     main = with_enough_rows(recipe, len(data.train))
     for one in main.all_members:
         check_data(data, one)
+        check_augmentations(one)
     held_out = None
     if main.validation:
         held_out = validation_split(data, main.validation, options.seed, enough=ENOUGH_TO_STACK)

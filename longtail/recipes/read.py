@@ -35,11 +35,17 @@ def read_recipe(source: str | Path, settings: Iterable[str] = ()) -> Recipe:
     64
     """
     path = _path_of(source)
-    return make_recipe(_tables_of(path), path.stem, path.name, settings)
+    return make_recipe(_tables_of(path), path.stem, path.name, settings, (path.resolve(),))
 
 
-def make_recipe(tables: Tables, name: str, where: str, settings: Iterable[str] = ()) -> Recipe:
-    """A recipe from tables as a TOML file holds them. `where` is how messages call their source."""
+def make_recipe(tables: Tables, name: str, where: str, settings: Iterable[str] = (), seen: tuple[Path, ...] = ()) -> Recipe:
+    """A recipe from tables as a TOML file holds them.
+
+    Args:
+        where: how messages call their source.
+        settings: `key=value` words on top.
+        seen: the files that led here.
+    """
     for_members: dict[int, list[str]] = {}
     own = []
     for word in settings:
@@ -48,6 +54,7 @@ def make_recipe(tables: Tables, name: str, where: str, settings: Iterable[str] =
             for_members.setdefault(int(match[1]), []).append(match[2])
         else:
             own.append(word)
+    tables = _on_base(tables, where)
     check_shape(tables, where)
     made = with_settings(tables, own)
     check_shape(made, where)
@@ -57,8 +64,10 @@ def make_recipe(tables: Tables, name: str, where: str, settings: Iterable[str] =
         if place >= len(members):
             wanted = f"members.0 to members.{len(members) - 1}" if members else "none, as the recipe has no [[members]]"
             raise SettingError(f"members.{place}.{for_members[place][0]} came; wanted {wanted}.")
-    found = [_member(recipe, table, place, where, for_members.get(place, ())) for place, table in enumerate(members)]
-    return replace(recipe, members=tuple(one for several in found for one in several))
+    found: list[Recipe] = []
+    for place, table in enumerate(members):
+        found += _member(recipe, table, place, f"{where}, members.{place}", for_members.get(place, ()), seen)
+    return replace(recipe, members=tuple(found))
 
 
 def recipe_of_members(members: Sequence[tuple[str, Tables]], where: str) -> Recipe:
@@ -67,17 +76,18 @@ def recipe_of_members(members: Sequence[tuple[str, Tables]], where: str) -> Reci
     return replace(first, members=tuple(others))
 
 
-def _member(recipe: Recipe, table: Tables, place: int, where: str, settings: Iterable[str]) -> tuple[Recipe, ...]:
+def _member(recipe: Recipe, table: Tables, place: int, where: str, settings: Iterable[str], seen: tuple[Path, ...]) -> tuple[Recipe, ...]:
     """A [[members]] table: another recipe and its members, or the recipe itself with a few settings changed."""
-    there = f"{where}, members.{place}"
     own = {key: value for key, value in table.items() if key not in ("base", "name")}
     if "base" in table:
         path = _path_of(str(table["base"]))
-        base, name = _tables_of(path), path.stem
+        if path.resolve() in seen:
+            raise SettingError(f"{where}: {path} leads back to itself by its [[members]]; wanted another base.")
+        base, name, seen = _tables_of(path), path.stem, (*seen, path.resolve())
     else:
         base = {key: value for key, value in recipe.tables.items() if key not in OF_RUN}
         name = f"{recipe.name} {place + 2}"
-    made = make_recipe(_merged(base, own, there), str(table.get("name", name)), there, settings)
+    made = make_recipe(_merged(base, own, where), str(table.get("name", name)), where, settings, seen)
     return replace(made, members=()), *made.members
 
 
@@ -94,17 +104,22 @@ def _path_of(source: str | Path) -> Path:
 
 
 def _tables_of(path: Path, seen: tuple[Path, ...] = ()) -> Tables:
-    """The tables of a recipe file on those of its base."""
+    """The tables of a recipe file, on those of its base."""
     if path.resolve() in seen:
         raise SettingError(f"{path}: the base of this recipe leads back to itself; wanted another one.")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not a TOML file ({error}).") from error
-    base = tables.pop("base", None)
-    if base is None:
+    return _on_base(tables, path.name, (*seen, path.resolve()))
+
+
+def _on_base(tables: Tables, where: str, seen: tuple[Path, ...] = ()) -> Tables:
+    """The tables on those of the recipe that they name as their base."""
+    if "base" not in tables:
         return tables
-    return _merged(_tables_of(_path_of(str(base)), (*seen, path.resolve())), tables, path.name)
+    own = {key: value for key, value in tables.items() if key != "base"}
+    return _merged(_tables_of(_path_of(str(tables["base"])), seen), own, where)
 
 
 def _merged(base: Tables, own: Tables, where: str) -> Tables:

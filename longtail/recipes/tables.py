@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from inspect import signature
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from longtail.core.checks import Described
 from longtail.core.errors import SettingError, UnknownName
 from longtail.core.registry import KINDS, load
 from longtail.models.label_vectors.vectors import LabelVectors
@@ -40,7 +41,7 @@ class Top:
     ensemble: int = 1
     validation: float = 0.0
     patience: int = 0
-    vectors: str | None = None
+    vectors: None | Annotated[str, Described("a file of word vectors")] = None  # None comes first: "none" is no file
     augment: str | None = None
 
 
@@ -210,8 +211,10 @@ def _put(tables: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _home(name: str, known: Mapping[str, Mapping[str, Any]]) -> str:
-    """The one table that has a setting of this name."""
+    """The one table that has a setting of this name. The top has no name to type in front of a setting, so it comes first."""
     homes = [table for table, hints in known.items() if name in hints]
+    if "" in homes:
+        return ""
     if not homes:
         raise UnknownName("setting", name, {name for hints in known.values() for name in hints})
     if len(homes) > 1:

@@ -101,7 +101,9 @@ def load_checkpoint(folder: Path) -> Saved | None:
         except Exception as error:
             raise DataError(f"{place} is not a whole checkpoint ({error}). Delete it to begin anew.") from error
         if saved.notes.get("format") != FORMAT:
-            raise DataError(f"{place} is a checkpoint of another version of longtail, which this one cannot go on from. Delete it to begin anew.")
+            raise DataError(
+                f"{place} is a checkpoint of another version of longtail, which this one cannot go on from. Delete it to begin anew."
+            )
         return saved
     return None
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.core.kernels.numbers import parse_number
+from longtail.core.kernels.numbers import count_lines, line_stop, parse_number
 
-_QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN, _CLOSE = 34, 92, 44, 58, 91, 93
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN, _CLOSE, _OPEN_OBJECT, _CLOSE_OBJECT = 34, 92, 44, 58, 91, 93, 123, 125
 
 
 @njit(nogil=True, cache=True)
@@ -39,6 +39,77 @@ def _hex4(block, place, stop):
 
 
 @njit(nogil=True, cache=True)
+def _code_point(block, place, stop):
+    r"""(code, next place) of the digits behind \u, and of the second half that a surrogate needs; code is -1 where they are faulty."""
+    code = _hex4(block, place, stop)
+    place += 4
+    if not 0xD800 <= code < 0xE000:
+        return code, place
+    # a surrogate is half a character; its second half must follow
+    if code >= 0xDC00 or place + 6 > stop or block[place] != _BACKSLASH or block[place + 1] != 117:
+        return -1, place
+    low = _hex4(block, place + 2, stop)
+    if low < 0xDC00 or low >= 0xE000:
+        return -1, place
+    return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00), place + 6
+
+
+@njit(nogil=True, cache=True)
+def _write_utf8(code, out, at):
+    """A character's bytes into out[at:]; the place after them."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | (code >> 6)
+        out[at + 1] = 0x80 | (code & 63)
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | (code >> 12)
+        out[at + 1] = 0x80 | ((code >> 6) & 63)
+        out[at + 2] = 0x80 | (code & 63)
+        return at + 3
+    out[at] = 0xF0 | (code >> 18)
+    out[at + 1] = 0x80 | ((code >> 12) & 63)
+    out[at + 2] = 0x80 | ((code >> 6) & 63)
+    out[at + 3] = 0x80 | (code & 63)
+    return at + 4
+
+
+@njit(nogil=True, cache=True)
+def _control(letter):
+    r"""The character that a backslash and this letter stand for, or -1."""
+    if letter == _QUOTE or letter == _BACKSLASH or letter == 47:  # /
+        return np.int64(letter)
+    if letter == 110:  # n
+        return 10
+    if letter == 116:  # t
+        return 9
+    if letter == 114:  # r
+        return 13
+    if letter == 98:  # b
+        return 8
+    if letter == 102:  # f
+        return 12
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _unescape(block, place, stop, out, at):
+    """Write what the backslash at `place` and the characters after it stand for into out[at:]; (place after them or -1, end in out)."""
+    if place + 1 >= stop:
+        return -1, at
+    letter = block[place + 1]
+    if letter == 117:  # u
+        code, place = _code_point(block, place + 2, stop)
+    else:
+        code, place = _control(letter), place + 2
+    if code < 0:
+        return -1, at
+    return place, _write_utf8(code, out, at)
+
+
+@njit(nogil=True, cache=True)
 def _string(block, place, stop, out, at):
     """Unescape the string whose opening quote is at `place` into out[at:]; (place after it or -1, end in out)."""
     if place >= stop or block[place] != _QUOTE:
@@ -50,66 +121,14 @@ def _string(block, place, stop, out, at):
             return place + 1, at
         if c < 32:
             return -1, at
-        if c != _BACKSLASH:
+        if c == _BACKSLASH:
+            place, at = _unescape(block, place, stop, out, at)
+            if place < 0:
+                return -1, at
+        else:
             out[at] = c
             at += 1
             place += 1
-            continue
-        if place + 1 >= stop:
-            return -1, at
-        c = block[place + 1]
-        place += 2
-        if c == _QUOTE or c == _BACKSLASH or c == 47:
-            out[at] = c
-            at += 1
-        elif c == 110:
-            out[at] = 10
-            at += 1
-        elif c == 116:
-            out[at] = 9
-            at += 1
-        elif c == 114:
-            out[at] = 13
-            at += 1
-        elif c == 98:
-            out[at] = 8
-            at += 1
-        elif c == 102:
-            out[at] = 12
-            at += 1
-        elif c == 117:
-            code = _hex4(block, place, stop)
-            place += 4
-            if code < 0:
-                return -1, at
-            if 0xD800 <= code < 0xE000:  # a surrogate is half a character; its second half must follow
-                if code >= 0xDC00 or place + 6 > stop or block[place] != _BACKSLASH or block[place + 1] != 117:
-                    return -1, at
-                low = _hex4(block, place + 2, stop)
-                if low < 0xDC00 or low >= 0xE000:
-                    return -1, at
-                code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
-                place += 6
-            if code < 0x80:
-                out[at] = code
-                at += 1
-            elif code < 0x800:
-                out[at] = 0xC0 | (code >> 6)
-                out[at + 1] = 0x80 | (code & 63)
-                at += 2
-            elif code < 0x10000:
-                out[at] = 0xE0 | (code >> 12)
-                out[at + 1] = 0x80 | ((code >> 6) & 63)
-                out[at + 2] = 0x80 | (code & 63)
-                at += 3
-            else:
-                out[at] = 0xF0 | (code >> 18)
-                out[at + 1] = 0x80 | ((code >> 12) & 63)
-                out[at + 2] = 0x80 | ((code >> 6) & 63)
-                out[at + 3] = 0x80 | (code & 63)
-                at += 4
-        else:
-            return -1, at
     return -1, at
 
 
@@ -172,6 +191,68 @@ def _field(block, start, stop, names, name_ends):
     return -1
 
 
+@njit(nogil=True, cache=True)
+def _name_stop(block, place, stop):
+    """The closing quote of a plain field name whose opening quote is at `place`, or -1."""
+    if place >= stop or block[place] != _QUOTE:
+        return -1
+    place += 1
+    while place < stop and block[place] != _QUOTE and block[place] != _BACKSLASH and block[place] >= 32:
+        place += 1
+    return place if place < stop and block[place] == _QUOTE else -1
+
+
+@njit(nogil=True, cache=True)
+def _value_start(block, place, stop):
+    """Past the colon between a field's name and its value, or -1 where there is none."""
+    place = _space(block, place, stop)
+    return _space(block, place + 1, stop) if place < stop and block[place] == _COLON else -1
+
+
+@njit(nogil=True, cache=True)
+def _value(block, place, stop, field, strings, scratch, ids, relevance, written):
+    """Write the value of a wanted field behind what is written of it, or skip that of no field (-1); the place after it, or -1."""
+    n_strings = len(strings)
+    if field < 0:
+        return _skip(block, place, stop, scratch)
+    if field < n_strings:
+        place, written[field] = _string(block, place, stop, strings[field], written[field])
+    elif field == n_strings:
+        place, written[field] = _numbers(block, place, stop, ids, written[field])
+    else:
+        place, written[field] = _numbers(block, place, stop, relevance, written[field])
+    return place
+
+
+@njit(nogil=True, cache=True)
+def _object(block, place, stop, names, name_ends, strings, scratch, ids, relevance, written, seen):
+    """Take the wanted fields out of the line block[place:stop]; whether it is one plain object that has none of them twice."""
+    place = _space(block, place, stop)
+    if place >= stop or block[place] != _OPEN_OBJECT:
+        return False
+    while True:
+        name = _space(block, place + 1, stop)
+        name_stop = _name_stop(block, name, stop)
+        if name_stop < 0:
+            return False
+        place = _value_start(block, name_stop + 1, stop)
+        if place < 0:
+            return False
+        field = _field(block, name + 1, name_stop, names, name_ends)
+        if field >= 0:
+            if seen[field]:
+                return False
+            seen[field] = True
+        place = _value(block, place, stop, field, strings, scratch, ids, relevance, written)
+        if place < 0:
+            return False
+        place = _space(block, place, stop)
+        if place < stop and block[place] == _CLOSE_OBJECT:
+            return _space(block, place + 1, stop) == stop
+        if place >= stop or block[place] != _COMMA:
+            return False
+
+
 def json_scratch(n_strings, size):
     """Arrays for scan_json_lines to write a block of `size` bytes into; unescaping never makes a string longer."""
     numbers = size // 2 + 1  # a number takes at least its digit and a comma
@@ -193,78 +274,28 @@ def scan_json_lines(block, names, name_ends, strings, scratch, ids, relevance):
         (n_lines,) bool: lines that Python must decide.
     """
     n_strings = len(strings)
-    n_lines = 0
-    for c in block:
-        if c == 10:
-            n_lines += 1
-    if len(block) and block[-1] != 10:
-        n_lines += 1
+    n_lines = count_lines(block)
     string_ends = np.zeros((n_strings, n_lines + 1), np.int64)
     ends = np.zeros(n_lines + 1, np.int64)
     odd = np.zeros(n_lines, np.bool_)
-    seen = np.zeros(len(name_ends) - 1, np.bool_)
+    seen = np.zeros(n_strings + 2, np.bool_)  # fields of the line
+    written = np.zeros(n_strings + 2, np.int64)  # end of each field in the array it is written to
     start = 0
     for line in range(n_lines):
-        stop = start
-        while stop < len(block) and block[stop] != 10:
-            stop += 1
+        stop = line_stop(block, start)
         seen[:] = False
-        for field in range(n_strings):
-            string_ends[field, line + 1] = string_ends[field, line]
-        pairs = ends[line]
-        rels = ends[line]
-        good = False
-        place = _space(block, start, stop)
-        if place < stop and block[place] == 123:  # {
-            place += 1
-            while True:
-                place = _space(block, place, stop)
-                key_start = place + 1
-                key_stop = key_start
-                if place >= stop or block[place] != _QUOTE:
-                    break
-                while key_stop < stop and block[key_stop] != _QUOTE and block[key_stop] != _BACKSLASH and block[key_stop] >= 32:
-                    key_stop += 1
-                if key_stop >= stop or block[key_stop] != _QUOTE:
-                    break
-                place = _space(block, key_stop + 1, stop)
-                if place >= stop or block[place] != _COLON:
-                    break
-                place = _space(block, place + 1, stop)
-                field = _field(block, key_start, key_stop, names, name_ends)
-                if field >= 0 and seen[field]:
-                    break
-                if field < 0:
-                    place = _skip(block, place, stop, scratch)
-                elif field < n_strings:
-                    place, string_ends[field, line + 1] = _string(block, place, stop, strings[field], string_ends[field, line])
-                elif field == n_strings:
-                    place, pairs = _numbers(block, place, stop, ids, pairs)
-                else:
-                    place, rels = _numbers(block, place, stop, relevance, rels)
-                if place < 0:
-                    break
-                if field >= 0:
-                    seen[field] = True
-                place = _space(block, place, stop)
-                if place >= stop:
-                    break
-                if block[place] == 125:  # }
-                    good = _space(block, place + 1, stop) == stop
-                    break
-                if block[place] != _COMMA:
-                    break
-                place += 1
+        good = _object(block, start, stop, names, name_ends, strings, scratch, ids, relevance, written, seen)
         if good and not seen[n_strings + 1]:
-            while rels < pairs:
-                relevance[rels] = 1.0
-                rels += 1
-        if good and seen[0] and rels == pairs:
-            ends[line + 1] = pairs
-        else:
+            while written[n_strings + 1] < written[n_strings]:
+                relevance[written[n_strings + 1]] = 1.0
+                written[n_strings + 1] += 1
+        if not good or not seen[0] or written[n_strings + 1] != written[n_strings]:
             odd[line] = True
-            ends[line + 1] = ends[line]
             for field in range(n_strings):
-                string_ends[field, line + 1] = string_ends[field, line]
+                written[field] = string_ends[field, line]
+            written[n_strings:] = ends[line]
+        for field in range(n_strings):
+            string_ends[field, line + 1] = written[field]
+        ends[line + 1] = written[n_strings]
         start = stop + 1
     return string_ends, ends, odd

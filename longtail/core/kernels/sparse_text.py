@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.core.kernels.numbers import parse_number
+from longtail.core.kernels.numbers import count_lines, line_stop, parse_number
+
+_TAB, _RETURN, _BLANK, _COMMA, _COLON = 9, 13, 32, 44, 58
+_LARGEST = 3.40282356e38  # decimals up to here round to a finite float32
 
 
 @njit(nogil=True, cache=True)
@@ -28,6 +31,50 @@ def sparse_scratch(size):
 
 
 @njit(nogil=True, cache=True)
+def _is_blank(block, place):
+    return block[place] == _BLANK or block[place] == _TAB
+
+
+@njit(nogil=True, cache=True)
+def _labels(block, place, stop, labels, at):
+    """Label ids `l1,l2,l3` into labels[at:]: (whether all are well formed, place after them or of the faulty one, end in labels)."""
+    first = at
+    if place >= stop or _is_blank(block, place):
+        return True, place, at
+    while True:
+        value, behind = _integer(block, place, stop)
+        if behind < 0:
+            return False, place, at
+        if behind < stop and block[behind] == _COLON and at == first:
+            return True, place, at  # the first feature of a line without labels, blank left out
+        labels[at] = value
+        at += 1
+        if behind >= stop or block[behind] != _COMMA:
+            return True, behind, at
+        place = behind + 1
+
+
+@njit(nogil=True, cache=True)
+def _pairs(block, place, stop, ids, values, at):
+    """Pairs `id:value id:value` into ids[at:] and values[at:]: (whether all are well formed, place of the faulty one, end)."""
+    while True:
+        while place < stop and _is_blank(block, place):
+            place += 1
+        if place >= stop:
+            return True, place, at
+        number, behind = _integer(block, place, stop)
+        if behind < 0 or behind >= stop or block[behind] != _COLON:
+            return False, place, at
+        value, behind = parse_number(block, behind + 1, stop)
+        if behind < 0 or (behind < stop and not _is_blank(block, behind)) or not abs(value) <= _LARGEST:
+            return False, place, at
+        ids[at] = number
+        values[at] = value
+        at += 1
+        place = behind
+
+
+@njit(nogil=True, cache=True)
 def scan_sparse_text(block, labels_first, ids, values, labels):
     """Parse whole lines of `id:value id:value ...`; with `labels_first` each line opens with `l1,l2,l3` and a blank.
 
@@ -37,71 +84,30 @@ def scan_sparse_text(block, labels_first, ids, values, labels):
         ids, values (n_pairs,) and their ends per line (n_lines + 1,); label ids and their ends per line; the number of
         faulty lines, the first such line and the span (start, stop) of what it held.
     """
-    n_lines = 0
-    for c in block:
-        if c == 10:
-            n_lines += 1
-    if len(block) and block[-1] != 10:
-        n_lines += 1
+    n_lines = count_lines(block)
     ends = np.zeros(n_lines + 1, np.int64)
     label_ends = np.zeros(n_lines + 1, np.int64)
     n_faults, fault_line, fault_start, fault_stop = 0, -1, 0, 0
     start = 0
     for line in range(n_lines):
-        stop = start
-        while stop < len(block) and block[stop] != 10:
-            stop += 1
+        stop = line_stop(block, start)
         next_line = stop + 1
-        if stop > start and block[stop - 1] == 13:
+        if stop > start and block[stop - 1] == _RETURN:
             stop -= 1
-        place = start
-        at = ends[line]
-        label_at = label_ends[line]
-        token = place
-        good = True
-        if labels_first and place < stop and block[place] != 32 and block[place] != 9:
-            while True:
-                token = place
-                value, place = _integer(block, place, stop)
-                if place < 0:
-                    good = False
-                    break
-                if place < stop and block[place] == 58 and label_at == label_ends[line]:
-                    place = token  # the first feature of a line without labels, blank left out
-                    break
-                labels[label_at] = value
-                label_at += 1
-                if place >= stop or block[place] != 44:
-                    break
-                place += 1
-        while good:
-            while place < stop and (block[place] == 32 or block[place] == 9):
-                place += 1
-            if place >= stop:
-                break
-            token = place
-            number, place = _integer(block, place, stop)
-            if place < 0 or place >= stop or block[place] != 58:
-                good = False
-                break
-            value, place = parse_number(block, place + 1, stop)
-            if place < 0 or (place < stop and block[place] != 32 and block[place] != 9) or not abs(value) <= 3.40282356e38:
-                good = False
-                break
-            ids[at] = number
-            values[at] = value
-            at += 1
+        good, place, at, label_at = True, start, ends[line], label_ends[line]
+        if labels_first:
+            good, place, label_at = _labels(block, place, stop, labels, label_at)
         if good:
-            ends[line + 1] = at
-            label_ends[line + 1] = label_at
-        else:
-            ends[line + 1] = ends[line]
-            label_ends[line + 1] = label_ends[line]
+            good, place, at = _pairs(block, place, stop, ids, values, at)
+        if not good:
+            at, label_at = ends[line], label_ends[line]
             n_faults += 1
             if fault_line < 0:
-                fault_line, fault_start, fault_stop = line, token, token
-                while fault_stop < stop and block[fault_stop] != 32:
+                fault_line, fault_start, fault_stop = line, place, place
+                while fault_stop < stop and block[fault_stop] != _BLANK:
                     fault_stop += 1
+        ends[line + 1] = at
+        label_ends[line + 1] = label_at
         start = next_line
     at = ends[n_lines]
     return (

@@ -56,6 +56,19 @@ class Plan(NamedTuple):
     serials: int  # model numbers run below this; prime to the step between them
 
 
+class _TitleWords(NamedTuple):
+    """The words that the title of a label or row is made of, by their places among all words."""
+
+    brand: Any  # int64, as all here
+    series: Any
+    look: Any
+    use: Any
+    product: Any
+    mark: Any  # not a word: counts niches of the same product, look and use
+    colour: Any
+    size: Any
+
+
 @njit(nogil=True, cache=True)
 def _hash(seed, purpose, number):
     return mix(mix(seed + np.uint64(purpose + 1) * STEP) + np.uint64(number) * STEP)
@@ -423,6 +436,79 @@ def _model_number(serial, serials, out, at):
 
 
 @njit(nogil=True, cache=True)
+def _words_of_label(plan, words, label):
+    niche = _niche(plan, label)
+    leaf = plan.niche_leaf[niche]
+    product = leaf // plan.leaves_each
+    department = product // plan.products_each
+    look = leaf % plan.leaves_each // words.n_uses + department * (plan.leaves_each // words.n_uses)
+    family, _ = _family(plan, label)
+    number = plan.family_of[label] - _niche_start(plan, niche)
+    in_family = _hash(plan.seed, _BRAND, family)
+    n_variants = words.n_colours * words.n_sizes
+    variant = (_below(mix(in_family), n_variants) + (label - family) * 77) % n_variants
+    return _TitleWords(
+        brand=words.brand + department * words.brands_each + _zipf(in_family, words.brands_each),
+        series=words.series + (_below(_hash(plan.seed, _SERIES, niche), words.n_series) + number) % words.n_series,
+        look=words.look + look,
+        use=words.use + leaf % words.n_uses,
+        product=words.product + product,
+        mark=plan.niche_mark[niche],
+        colour=words.colour + variant % words.n_colours,
+        size=words.size + variant // words.n_colours,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _variant_of_row(words, title, random):
+    """(colour, size) that a row says: those of its label or, each half the time, any."""
+    other = mix(random)
+    colour = words.colour + _below(other, words.n_colours) if random & np.uint64(1) else title.colour
+    size = words.size + _below(mix(other), words.n_sizes) if random & np.uint64(2) else title.size
+    return colour, size
+
+
+@njit(nogil=True, cache=True)
+def _maker(words, title, random, out, at, line_start):
+    if (random >> np.uint64(4)) & np.uint64(7) < 6:
+        at = _word(words, title.brand, out, at, line_start)
+    if (random >> np.uint64(7)) & np.uint64(7) < 5:
+        at = _word(words, title.series, out, at, line_start)
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _product(words, title, random, out, at, line_start):
+    if (random >> np.uint64(10)) & np.uint64(7) < 6:
+        at = _word(words, title.look, out, at, line_start)
+    if (random >> np.uint64(13)) & np.uint64(7) < 5:
+        at = _word(words, title.use, out, at, line_start)
+    at = _word(words, title.product, out, at, line_start)
+    if title.mark > 0:
+        out[at] = 32
+        out[at + 1] = 77  # M
+        at = write_number(title.mark + 1, out, at + 2)
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _variant(words, colour, size, random, out, at, line_start):
+    if (random >> np.uint64(16)) & np.uint64(7) < 5:
+        at = _word(words, colour, out, at, line_start)
+    if (random >> np.uint64(19)) & np.uint64(7) < 5:
+        at = _word(words, size, out, at, line_start)
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _longest_word(words):
+    longest = 0
+    for word in range(len(words.offsets) - 1):
+        longest = max(longest, words.offsets[word + 1] - words.offsets[word])
+    return longest
+
+
+@njit(nogil=True, cache=True)
 def make_titles(plan, words, labels, serials):
     """The title of each label, or where its serial is not -1 of a row about that label: (bytes, (n + 1,) ends).
 
@@ -430,62 +516,28 @@ def make_titles(plan, words, labels, serials):
     some, and ends with a model number of its own, so that no two rows and no row and label have the same title.
     """
     n = len(labels)
-    longest = 0
-    for word in range(len(words.offsets) - 1):
-        longest = max(longest, words.offsets[word + 1] - words.offsets[word])
-    out = np.empty(n * (8 * (longest + 1) + 64), np.uint8)
+    out = np.empty(n * (8 * (_longest_word(words) + 1) + 64), np.uint8)
     ends = np.zeros(n + 1, np.int64)
     at = np.int64(0)
     for row in range(n):
-        label = np.int64(labels[row])
         serial = serials[row]
-        niche = _niche(plan, label)
-        leaf = plan.niche_leaf[niche]
-        product = leaf // plan.leaves_each
-        look = leaf % plan.leaves_each // words.n_uses
-        use = leaf % words.n_uses
-        department = product // plan.products_each
-        family, _ = _family(plan, label)
-        number = plan.family_of[label] - _niche_start(plan, niche)
-        in_family = _hash(plan.seed, _BRAND, family)
-        brand = words.brand + department * words.brands_each + _zipf(in_family, words.brands_each)
-        series = words.series + (_below(_hash(plan.seed, _SERIES, niche), words.n_series) + number) % words.n_series
-        n_variants = words.n_colours * words.n_sizes
-        variant = (_below(mix(in_family), n_variants) + (label - family) * 77) % n_variants
-        colour, size = variant % words.n_colours, variant // words.n_colours
-        look += words.look + department * (plan.leaves_each // words.n_uses)
+        title = _words_of_label(plan, words, np.int64(labels[row]))
+        colour, size = title.colour, title.size
         random = np.uint64(0)  # a label drops nothing
+        turned = False
         if serial >= 0:
             random = _hash(plan.seed, _TITLE, serial)
-            other = mix(random)
-            if random & np.uint64(1):
-                colour = _below(other, words.n_colours)
-            if random & np.uint64(2):
-                size = _below(mix(other), words.n_sizes)
-        turned = serial >= 0 and (random >> np.uint64(2)) & np.uint64(3) == 0
+            colour, size = _variant_of_row(words, title, random)
+            turned = (random >> np.uint64(2)) & np.uint64(3) == 0
         start = at
-        for part in range(2):
-            if (part == 0) != turned:
-                if (random >> np.uint64(4)) & np.uint64(7) < 6:
-                    at = _word(words, brand, out, at, start)
-                if (random >> np.uint64(7)) & np.uint64(7) < 5:
-                    at = _word(words, series, out, at, start)
-            else:
-                if (random >> np.uint64(10)) & np.uint64(7) < 6:
-                    at = _word(words, look, out, at, start)
-                if (random >> np.uint64(13)) & np.uint64(7) < 5:
-                    at = _word(words, words.use + use, out, at, start)
-                at = _word(words, words.product + product, out, at, start)
-                if plan.niche_mark[niche] > 0:
-                    out[at] = 32
-                    out[at + 1] = 77  # M
-                    at = write_number(plan.niche_mark[niche] + 1, out, at + 2)
+        if turned:
+            at = _product(words, title, random, out, at, start)
+            at = _maker(words, title, random, out, at, start)
+        else:
+            at = _maker(words, title, random, out, at, start)
+            at = _product(words, title, random, out, at, start)
         out[at] = 44
-        at += 1
-        if (random >> np.uint64(16)) & np.uint64(7) < 5:
-            at = _word(words, words.colour + colour, out, at, start)
-        if (random >> np.uint64(19)) & np.uint64(7) < 5:
-            at = _word(words, words.size + size, out, at, start)
+        at = _variant(words, colour, size, random, out, at + 1, start)
         if serial >= 0:
             if (random >> np.uint64(22)) & np.uint64(3) == 0:
                 at = _word(words, words.extra + _below(random, words.n_extras), out, at, start)

@@ -87,14 +87,18 @@ class ObjectiveInputs:
 class ObjectiveSettings(Settings, ABC):
     """Settings of an objective. A subclass is a frozen dataclass with one line in `registry.OBJECTIVES`; its fields stand in [[stages]]."""
 
-    uses_negatives: ClassVar[bool] = False  # whether candidates come from the recipe's source of hard negatives
-    needs_shortlists: ClassVar[bool] = False  # and whether nothing is scored without them
+    needs_shortlists: ClassVar[bool] = False  # whether nothing is scored without candidates from the recipe's source of hard negatives
     searches_clusters: ClassVar[bool] = False  # whether clusters made before are needed
 
     @property
     @abstractmethod
     def towers(self) -> tuple[str, ...]:
         """Sets of label vectors that the objective trains: "labels", "classifiers" or "clusters"."""
+
+    @property
+    def uses_negatives(self) -> bool:
+        """Whether candidates from the recipe's source of hard negatives are scored."""
+        return self.needs_shortlists
 
     @property
     def makes_clusters_by(self) -> str | None:

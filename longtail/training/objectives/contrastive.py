@@ -28,8 +28,6 @@ class Contrastive(ObjectiveSettings):
         loss: see `longtail list losses`. The table [contrast] says how labels are drawn.
     """
 
-    uses_negatives: ClassVar[bool] = True
-
     tower: Literal["labels", "classifiers"] = "labels"
     loss: Annotated[str, OneOf(LOSSES, takes_own=True)] = "bce"
 
@@ -40,6 +38,10 @@ class Contrastive(ObjectiveSettings):
     @property
     def losses(self) -> tuple[str, ...]:
         return (self.loss,)
+
+    @property
+    def uses_negatives(self) -> bool:
+        return True
 
     def build(self, inputs: ObjectiveInputs) -> Objective:
         return ContrastiveLoss(inputs.n_labels, inputs.contrast, {self.tower: (self.loss,)}, {self.tower: 1.0})
@@ -55,8 +57,6 @@ class Joint(ObjectiveSettings):
         scored: "batch" scores the labels drawn for the batch, "all" scores all.
     """
 
-    uses_negatives: ClassVar[bool] = True
-
     loss: Annotated[str, OneOf(LOSSES, takes_own=True)] = "bce"
     classifier_losses: tuple[Annotated[str, OneOf(LOSSES, takes_own=True)], ...] = ("bce",)
     scored: Literal["batch", "all"] = "batch"
@@ -69,10 +69,14 @@ class Joint(ObjectiveSettings):
     def losses(self) -> tuple[str, ...]:
         return (self.loss, *self.classifier_losses)
 
+    @property
+    def uses_negatives(self) -> bool:
+        return self.scored != "all"  # where all labels are scored, none has to be found
+
     def build(self, inputs: ObjectiveInputs) -> Objective:
         losses = {"labels": (self.loss,), "classifiers": self.classifier_losses}
         shares = {"labels": inputs.contrast.share, "classifiers": 1 - inputs.contrast.share}
-        return ContrastiveLoss(inputs.n_labels, inputs.contrast, losses, shares, every_label=self.scored == "all")
+        return ContrastiveLoss(inputs.n_labels, inputs.contrast, losses, shares, every_label=not self.uses_negatives)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ class Shortlist(ObjectiveSettings):
         random_negatives: labels drawn at random that all rows of a batch are scored against, too.
     """
 
-    uses_negatives: ClassVar[bool] = True
     needs_shortlists: ClassVar[bool] = True
 
     tower: Literal["labels", "classifiers"] = "labels"
