@@ -36,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder = Transformer("none").build().to(device)
-    table = torch.randn(VOCABULARY, encoder.hidden, device=device, requires_grad=True)
+    table = torch.randn(VOCABULARY, encoder.hidden_dim, device=device, requires_grad=True)
     weights = sum(part.numel() for name, part in encoder.named_parameters() if "encoder.layer" in name and part.dim() == 2)
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
     with freed_memory_kept():  # as in training

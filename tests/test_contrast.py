@@ -206,6 +206,7 @@ def test_all_labels_are_scored_whichever_were_drawn() -> None:
     of_labels = contrastive({"labels": ("decoupled",)}, every_label=True, positives=0)(net, batch_of())
     of_classifiers = AllLabelsLoss("classifiers")(net, batch_of()) * 3 / 2 / N_LABELS  # of three rows two have an answer
     assert both.item() == pytest.approx((0.25 * of_labels + 0.75 * of_classifiers).item(), rel=1e-5)
+    assert not Joint(scored="all").uses_negatives and Joint().uses_negatives  # none is mined where all are scored
 
 
 def test_rows_without_any_right_label_cost_nothing() -> None:

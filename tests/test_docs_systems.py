@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
 
 import pytest
 
-from longtail.core.registry import recipes
+from longtail.core.registry import name_of, recipes
 from longtail.recipes.read import read_recipe
+from longtail.recipes.recipe import Recipe
 from tests.examples import ROOT, run_page
 
 FOLDER = ROOT / "docs" / "systems"
@@ -18,6 +19,7 @@ TABLE = re.compile(r"^\| `([a-z_0-9.]+)` \| `([^`]+)` \|", re.MULTILINE)  # a ro
 HAS = re.compile(r"`([a-z_0-9.]+) = ([^`]+)`")  # the same in a sentence
 TYPED = re.compile(r"`([a-z_0-9.]+=[^ `]+(?: [a-z_0-9.]+=[^ `]+)*)`")  # what may be typed
 RUN = 'model = longtail.XMC.from_recipe("{name}"{more}).fit(longtail.read("DATA"))'
+REGISTRIES = {"tokens": "tokens", "encoder": "encoders", "negatives": "negatives"}
 SECTIONS = ("When to use it", "Train it", "Hyperparameters", "Cost", "Results")
 
 
@@ -25,11 +27,20 @@ def page(name: str) -> str:
     return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 
-def setting(recipe: Any, path: str) -> Any:
-    """The value of a recipe at a path such as stages.0.epochs."""
-    for step in path.split("."):
-        recipe = recipe[int(step)] if step.isdigit() else recipe[step] if isinstance(recipe, Mapping) else getattr(recipe, step)
-    return recipe
+def setting(recipe: Recipe, path: str) -> object:
+    """The value of a recipe at a path such as stages.0.epochs; the settings of an objective stand among those of its stage."""
+    table, *steps = path.split(".")
+    if table == "stages":
+        stage, name = recipe.stages[int(steps[0])], steps[1]
+        if name == "objective":
+            return name_of("objectives", type(stage.objective))
+        return getattr(stage if name in {field.name for field in fields(stage)} else stage.objective, name)
+    part = getattr(recipe, table)
+    if not steps:
+        return part
+    if isinstance(part, Mapping):  # the table [graph]
+        return part[steps[0]]
+    return name_of(REGISTRIES[table], type(part)) if steps == ["kind"] else getattr(part, steps[0])
 
 
 def test_every_recipe_has_a_page_that_the_overview_and_the_contents_name() -> None:
@@ -50,7 +61,7 @@ def test_settings_of_a_page_are_those_of_its_recipe(name: str) -> None:
     assert len(listed) > 8
     for path, value in [*listed, *HAS.findall(page(name))]:
         wanted = tomllib.loads(f"value = {value}")["value"]
-        found = setting(recipe, path) if not path.endswith(".kind") else setting(recipe.tables, path)
+        found = setting(recipe, path)
         assert (list(found) if isinstance(found, tuple) else found) == wanted, (path, found)
 
 

@@ -10,21 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from longtail import XMC, Dataset, estimator
-from longtail.core.errors import DataError, SettingError, UnknownName
+from longtail import XMC, Dataset
+from longtail.core.errors import DataError
 from longtail.inference import stacking
 from longtail.inference.ensemble import Member, candidates_of, mean_of, predict
 from longtail.inference.retrieval import RetrievedShortlist
 from longtail.inference.search import labels as search_labels
 from longtail.inference.stacking import with_stacking_weights
 from longtail.inference.stacking_weights import fit_stacking_weights
-from longtail.recipes.read import read_recipe
-from tests.spelled import SMALL, share_found, small_model, spelled_out
+from longtail.recipes import fit
+from tests.spelled import SMALL, of_member, share_found, small_model, spelled_out
 from tests.tensors import same_numbers as same_numbers
 
 OWN = """
 validation = 0.2
-beside = ["{beside}"]
 [encoder]
 kind = "bag"
 dim = 32
@@ -58,15 +57,21 @@ def test_what_clusters_did_not_find_has_as_little_evidence_as_the_last_they_did(
     assert retrieved.evidence(torch.tensor([[2, 7, 4]]))[0].tolist() == pytest.approx([logits[0], least, logits[1]], rel=1e-4)
 
 
-def recipe_file(folder: Path, beside: str) -> Path:
-    (folder / "other.toml").write_text(OWN.replace('beside = ["{beside}"]\n', "").replace("dim = 32", "dim = 16"))
-    (folder / "own.toml").write_text(OWN.format(beside=beside))
+def recipe_file(folder: Path, *members: str) -> Path:
+    """own.toml with these [[members]], and other.toml, which is half as wide and has none."""
+    (folder / "other.toml").write_text(OWN.replace("validation = 0.2", "").replace("dim = 32", "dim = 16"))
+    (folder / "own.toml").write_text(OWN + "".join(f"[[members]]\n{member}\n" for member in members))
     return folder / "own.toml"
 
 
-def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) -> None:
+def with_member(recipe: str, member: str) -> XMC:
+    """A small recipe with another as its member, both as small as they can be."""
+    return small_model(recipe, "validation=0.2", f'members=[{{base="{member}"}}]', *of_member(0, SMALL[member]))
+
+
+def test_members_are_trained_stacked_and_kept(tmp_path: Path) -> None:
     data = spelled_out()
-    model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu").fit(data)
+    model = XMC.from_recipe(recipe_file(tmp_path, f'base = "{tmp_path / "other.toml"}"'), device="cpu").fit(data)
     assert model.trained is not None and data.test.texts is not None
     members = model.trained.members
     assert len(members) == 2 and members[0].weight > 0 and members[1].weight >= 0
@@ -85,13 +90,13 @@ def test_recipes_beside_each_other_are_trained_weighed_and_kept(tmp_path: Path) 
 
 def test_a_useless_member_has_a_small_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its vectors are drawn at random behind its back: on validation rows it can only do harm."""
-    model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "other.toml")), device="cpu")
+    model = XMC.from_recipe(recipe_file(tmp_path, f'base = "{tmp_path / "other.toml"}"'), device="cpu")
 
     def spoilt(members: list, held_out: object, device: object) -> list:  # type: ignore[type-arg]
         torch.nn.init.normal_(members[1].scorers[0].vectors)
         return with_stacking_weights(members, held_out, device)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(estimator, "with_stacking_weights", spoilt)
+    monkeypatch.setattr(fit, "with_stacking_weights", spoilt)
     model.fit(spelled_out())
     assert model.trained is not None
     one, other = model.trained.members
@@ -99,14 +104,14 @@ def test_a_useless_member_has_a_small_weight(tmp_path: Path, monkeypatch: pytest
 
 
 def test_members_of_weight_zero_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, other = spelled_out(), str(tmp_path / "other.toml")
-    model = XMC.from_recipe(recipe_file(tmp_path, f'{other}", "{other} dim=8'), device="cpu")
+    data, other = spelled_out(), f'base = "{tmp_path / "other.toml"}"'
+    model = XMC.from_recipe(recipe_file(tmp_path, other, f"{other}\nencoder = {{dim = 8}}"), device="cpu")
 
     def second_out(members: list[Member], held_out: Dataset, device: torch.device) -> list[Member]:
         one, two, three = with_stacking_weights(members, held_out, device)
         return [one, replace(two, weight=0.0, offset=0.25), replace(three, weight=0.5)]
 
-    monkeypatch.setattr(estimator, "with_stacking_weights", second_out)
+    monkeypatch.setattr(fit, "with_stacking_weights", second_out)
     assert data.test.texts is not None
     found = model.fit(data).predict(data.test.texts, k=3)
     assert model.trained is not None and len(model.trained.scorers) == 3
@@ -126,11 +131,10 @@ def test_members_of_weight_zero_are_not_kept(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["siamesexml", "astec", "eclare", "default"])
-def test_any_recipe_may_stand_beside_another(kind: str) -> None:
-    """Of two heads, fused with centroids, by clusters, of all labels: what they find counts, and the sum is right about what they are."""
+def test_any_recipe_may_be_a_member_of_another(kind: str) -> None:
+    """With two towers, fused with centroids, by clusters, of all labels: all have a weight, and the sum is right."""
     data = spelled_out()
-    own = " ".join((kind, *SMALL[kind]))
-    model = small_model("dpr", "validation=0.2", f"beside={[own]}").fit(data)
+    model = with_member("dpr", kind).fit(data)
     assert model.trained is not None and data.test.texts is not None
     assert max(member.weight for member in model.trained.members) > 0
     assert share_found(model.predict(data.test.texts, k=2), data) > 0.9
@@ -139,7 +143,7 @@ def test_any_recipe_may_stand_beside_another(kind: str) -> None:
 def test_the_sum_is_the_weighted_evidence_of_all_towers() -> None:
     """Against products written out: two towers of one member, one of the other."""
     data = spelled_out()
-    model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('dpr', *SMALL['dpr']))]}").fit(data)
+    model = with_member("siamesexml", "dpr").fit(data)
     assert model.trained is not None and data.test.texts is not None
     odds = torch.zeros(len(data.test), data.n_labels)
     for member in model.trained.members:
@@ -155,7 +159,7 @@ def test_the_sum_is_the_weighted_evidence_of_all_towers() -> None:
 
 def test_what_was_removed_is_named_by_no_member_and_what_was_added_by_all() -> None:
     data = spelled_out()
-    model = small_model("siamesexml", "validation=0.2", f"beside={[' '.join(('default-all', *SMALL['default-all']))]}").fit(data)
+    model = with_member("siamesexml", "default-all").fit(data)
     assert data.test.texts is not None and data.label_texts is not None
     model.remove_labels([3, 5])
     (added,) = model.add_labels([data.label_texts[3][:4] + " " + data.label_texts[7]])
@@ -165,50 +169,12 @@ def test_what_was_removed_is_named_by_no_member_and_what_was_added_by_all() -> N
     assert added == data.n_labels
 
 
-def test_what_stands_beside_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName, match="No recipe called 'defalt'"):
-        read_recipe(recipe_file(tmp_path, "defalt"))
-    with pytest.raises(SettingError, match="beside came as 'default'; wanted a list of recipes"):
-        (tmp_path / "own.toml").write_text(OWN.replace('["{beside}"]', '"default"'))
-        read_recipe(tmp_path / "own.toml")
-    assert [one.name for one in read_recipe("best").beside] == ["dpr", "siamesexml", *["default-all"] * 3]
-    with pytest.raises(SettingError, match="weighed by validation rows, and there are none; wanted validation = 0.05"):
-        read_recipe("best", ["validation=0"])
-
-
-def test_what_stands_beside_has_settings_of_its_own(tmp_path: Path) -> None:
-    made = read_recipe(recipe_file(tmp_path, "default epochs=3 encoder.dim=16"))
-    assert made.beside[0].name == "default" and made.beside[0].stages[0].epochs == 3 and made.beside[0].encoder.dim == 16
-    assert made.stages[0].epochs == 6
-    with pytest.raises(UnknownName, match="No setting called 'epoch'"):
-        read_recipe(recipe_file(tmp_path, "default epoch=3"))
-
-
-def test_settings_alone_stand_for_the_same_recipe_changed(tmp_path: Path) -> None:
-    """Under what was typed for it, and over what the recipe says."""
-    made = read_recipe(recipe_file(tmp_path, "loss=softmax encoder.dim=16"), ["epochs=3", "dim=64"])
-    (other,) = made.beside
-    assert other.name == "own, loss=softmax encoder.dim=16" and not other.validation
-    assert (made.encoder.dim, other.encoder.dim) == (64, 16) and other.stages[0].loss == "softmax" and other.stages[0].epochs == 3
-    with pytest.raises(UnknownName, match="No setting called 'los'"):
-        read_recipe(recipe_file(tmp_path, "los=softmax"))
-    with pytest.raises(SettingError, match="own.toml, beside: ensemble came as 0; wanted 1 or more"):
-        read_recipe(recipe_file(tmp_path, "ensemble=0"))
-
-
-def test_what_stands_beside_a_recipe_beside_another_comes_along(tmp_path: Path) -> None:
-    own = read_recipe(recipe_file(tmp_path, "labels.parts=free"))
-    (tmp_path / "third.toml").write_text(OWN.format(beside=tmp_path / "own.toml"))
-    found = read_recipe(tmp_path / "third.toml").beside
-    assert [(one.name, one.labels.parts) for one in found] == [("own", ("text", "free")), (own.beside[0].name, ("free",))]
-    assert not any(one.beside for one in found)
-
-
-def test_a_recipe_is_trained_alone_where_nothing_can_weigh_those_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_is_trained_alone_where_validation_rows_are_too_few_to_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = spelled_out()
-    model = XMC.from_recipe(recipe_file(tmp_path, "labels.parts=free"), ["validation=0.1"], device="cpu").fit(data)
+    model = XMC.from_recipe(recipe_file(tmp_path, 'labels = {parts = ["free"]}'), ["validation=0.1"], device="cpu").fit(data)
     written = capsys.readouterr().err
-    assert "own was trained alone: fewer than 32 validation rows cannot weigh the recipes beside it; validation= holds out more." in written
+    few = "fewer than 32 validation rows are too few for stacking weights of its other members"
+    assert f"own was trained alone: {few}; validation= holds out more." in written
     assert model.trained is not None and len(model.trained.members) == 1
     assert model.trained.about["rows trained on"] == len(data.train)  # none was held out
     model.save(tmp_path / "model")
@@ -228,13 +194,13 @@ def test_what_hardly_counts_is_left_out() -> None:
     assert weights[[0, 2]] == pytest.approx(fit_stacking_weights(scores[..., [0, 2]], right, np.ones_like(right), np.ones(right.shape)))
 
 
-def test_the_three_ways_of_default() -> None:
-    data, parts = spelled_out(), read_recipe("default").tables["beside"]
-    model = small_model("default", "validation=0.2", f"beside={parts}").fit(data)
+def test_the_three_members_of_default() -> None:
+    settings = [word for word in SMALL["default"] if not word.startswith(("members", "validation"))]
+    data, model = spelled_out(), XMC.from_recipe("default", [*settings, "validation=0.2"], device="cpu").fit(spelled_out())
     assert model.trained is not None and data.test.texts is not None
-    members, recipe = model.trained.members, model.trained.recipe
-    assert [one.stages[0].loss for one in (recipe, *recipe.members)] == ["bce", "softmax", "bce"]
-    assert [one.labels.parts for one in (recipe, *recipe.members)] == [("text", "free"), ("text", "free"), ("free",)]
+    members, recipes = model.trained.members, model.recipe.all_members
+    assert [one.stages[0].objective.losses for one in recipes] == [("bce",), ("softmax",), ("bce",)]
+    assert [one.label_vectors["labels"].parts for one in members] == [("text", "free"), ("text", "free"), ("free",)]
     assert members[0].tokenizer is members[1].tokenizer is not members[2].tokenizer
     for member in members:  # each learns by itself what a label is
         alone = predict([replace(member, weight=1.0, offset=0.0)], data.test.texts, 2, torch.device("cpu"))
@@ -244,7 +210,7 @@ def test_the_three_ways_of_default() -> None:
 
 def test_networks_that_scan_side_by_side_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits for scans in threads; were these the threads that they run in themselves, none would ever be free."""
-    monkeypatch.setattr(search_labels, "NUMBERS_A_THREAD", 1)
+    monkeypatch.setattr(search_labels, "VALUES_A_THREAD", 1)
     data = spelled_out()
     model = XMC.from_recipe("default", [*SMALL["default"], f"ensemble={2 * search_labels.CORES + 1}"], device="cpu").fit(data)
     assert data.test.texts is not None
@@ -273,7 +239,7 @@ def test_scores_of_two_towers_become_probabilities() -> None:
 @pytest.mark.gpu
 def test_members_on_a_gpu(tmp_path: Path) -> None:
     """One network's answers stay there, those of an ensemble were joined on the host: both are weighed together."""
-    (tmp_path / "pair.toml").write_text("ensemble = 2\n" + OWN.replace('beside = ["{beside}"]\n', ""))
+    (tmp_path / "pair.toml").write_text("ensemble = 2\n" + OWN)
     data = spelled_out()
     model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "pair.toml")), device="cuda").fit(data)
     assert data.test.texts is not None and share_found(model.predict(data.test.texts, k=2), data) > 0.9

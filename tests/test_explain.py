@@ -158,7 +158,7 @@ def test_training_rows_that_carry_the_label(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_many_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.estimator.MOST_ROW_BYTES", 100)
+    monkeypatch.setattr("longtail.storage.open_model.MAX_ROW_BYTES", 100)
     model = XMC(trained("default").recipe, device="cpu")
     model.trained, model._rows = trained("default").trained, (spelled_out().train.texts or [], spelled_out().train.labels)  # type: ignore[assignment]
     model.save(tmp_path / "model", rows=True)

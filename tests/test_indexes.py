@@ -35,7 +35,7 @@ from longtail.inference.search.tune import Tuned, recall_of, tune
 from longtail.inference.towers import SearchedTower
 from longtail.storage.index_folder import ABOUT, FILES, describe_index, open_index, replaced_folder
 from longtail.storage.indexing import fastest, index_model, index_table, near_labels, shortened
-from longtail.storage.model_folder import INDEX, MODEL, load_model, save_model
+from longtail.storage.model_folder import INDEX, load_model, save_model
 from longtail.tokens.rows import TokenRows
 from tests.spelled import trained
 
@@ -259,7 +259,7 @@ def test_edges(kind: str, tmp_path: Path) -> None:
 
 def test_a_score_that_is_no_number_is_left_out() -> None:
     vectors = np.array([[1], [np.nan], [2]], np.float32)
-    for texts in (1, exact.FEW):
+    for texts in (1, exact.FEW_TEXTS):
         ids, scores = Exact(Labels.of(vectors)).search(np.ones((texts, 1), np.float32), 3)
         assert ids.tolist() == [[2, 0, -1]] * texts and scores.tolist() == [[2, 1, -np.inf]] * texts
 
@@ -571,13 +571,13 @@ def test_labels_removed_and_added(folder: Path) -> None:
     assert found[0].tolist() == [24, twin]
 
 
-def test_a_model_that_needs_none(folder: Path) -> None:
-    described = json.loads((folder / MODEL).read_text())
-    described["members"][0]["scorers"][0]["by"] = "clusters"
-    (folder / MODEL).write_text(json.dumps(described))
+def test_a_model_that_needs_none(tmp_path: Path) -> None:
+    model = trained("decaf").trained
+    assert model is not None
+    save_model(tmp_path / "model", model)
     with pytest.raises(SettingError, match="finds labels by clusters, which needs no index"):
-        index_model(folder)
-    assert not (folder / INDEX).exists() and not list(folder.glob(".*"))
+        index_model(tmp_path / "model")
+    assert not (tmp_path / "model" / INDEX).exists() and not list((tmp_path / "model").glob(".*"))
 
 
 def test_a_model_without_label_texts(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from longtail.recipes.recipe import Recipe
 from longtail.storage.packing import pack_scorer
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.training import checkpoint
-from longtail.training.checkpoint import Checkpoints
+from longtail.training.checkpoint import Checkpoints, Saved
 from longtail.training.data import TrainingData
 from longtail.training.loop import BEGINNING, Decision, EpochRows, Pace, Position, backward
 from longtail.training.monitor import TrainingMonitor
@@ -282,7 +283,7 @@ def test_the_weight_of_the_fusion_is_the_best_of_the_validation_rows(data: Datas
     assert len(asked) == 11 and all(len(test) == round(0.05 * len(data.train)) for test in asked)
 
 
-# ---- a run that is stopped and goes on
+# ---- callbacks
 
 
 class Stopper:
@@ -310,6 +311,215 @@ class Stopper:
 @pytest.fixture
 def stopper(monkeypatch: pytest.MonkeyPatch) -> Stopper:
     return Stopper(monkeypatch)
+
+
+class Recorder:
+    """Callbacks that note what they are called with, and ask for something at some steps or epochs, if at all."""
+
+    def __init__(self, asks: dict[tuple[int, ...], Decision] | None = None, at_end: Decision = Decision.GO_ON) -> None:
+        self.asks, self.at_end = asks or {}, at_end
+        self.calls: list[tuple[str | int, ...]] = []
+        self.messages: list[str] = []
+        self.number = -1
+
+    @property
+    def steps(self) -> list[tuple[str | int, ...]]:
+        """Stage, epoch and step of every step."""
+        return [call[1:] for call in self.calls if call[0] == "step"]
+
+    def on_stage_begin(self, number: int, stage: Stage, pace: Pace) -> None:
+        self.number = number
+        self.calls.append(("stage", number, pace.epochs))
+
+    def on_epoch_begin(self, epoch: int, n_steps: int) -> None:
+        self.calls.append(("epoch", self.number, epoch, n_steps))
+
+    def on_step(self, position: Position, loss: Tensor, n_rows: int) -> Decision:
+        assert torch.isfinite(loss) and n_rows <= 96
+        place = (self.number, position.epoch, position.step)
+        self.calls.append(("step", *place))
+        return self.asks.get(place, Decision.GO_ON)
+
+    def on_epoch_end(self, epoch: int) -> Decision:
+        self.calls.append(("end of epoch", self.number, epoch))
+        return self.asks.get((self.number, epoch), Decision.GO_ON)
+
+    def on_run_end(self) -> Decision:
+        self.calls.append(("end",))
+        return self.at_end
+
+    def best_weights(self) -> dict[str, Tensor] | None:
+        return None
+
+    def log(self, message: str) -> None:
+        self.messages.append(message)
+
+    def state(self, position: Position) -> Saved:
+        return Saved({"recorder/calls": torch.tensor(len(self.calls))}, {"by": "the recorder"})
+
+    def load(self, saved: Saved) -> None:
+        assert saved.notes["by"] == "the recorder" and list(saved.group("recorder")) == ["calls"]
+
+
+def state_of(trainer: Trainer) -> dict[str, Tensor]:
+    return {**trainer.network.state_dict(), "random": torch.get_rng_state()}
+
+
+def assert_same_state(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def run_of(model: XMC, data: Dataset, callbacks: Recorder | TrainingMonitor, place: Path | None = None) -> Trainer:
+    """The trainer of a model after its run, or after what is left of it."""
+    trainer = trainer_of(model, data)
+    trainer.run(callbacks, None if place is None else Checkpoints(place, "this run"))
+    return trainer
+
+
+def test_callbacks_meet_every_stage_epoch_and_step_in_order(data: Dataset) -> None:
+    recorder = Recorder()
+    trainer = run_of(small_model("decaf", *FEW_STEPS), data, recorder)
+    n_steps = -(-len(data.train) // 96)
+    wanted: list[tuple[str | int, ...]] = []
+    for stage in range(3):
+        wanted.append(("stage", stage, 2))
+        for epoch in range(2):
+            wanted += [("epoch", stage, epoch, n_steps), *(("step", stage, epoch, step + 1) for step in range(n_steps))]
+            wanted.append(("end of epoch", stage, epoch))
+    assert recorder.calls == [*wanted, ("end",)]
+    assert trainer.number == 3 and trainer.stage is trainer.plan.stages[2] and not trainer.network.training
+
+
+@pytest.mark.parametrize("recipe", ["decaf", "unidec"])
+def test_callbacks_change_nothing(recipe: str, data: Dataset, tmp_path: Path) -> None:
+    """Neither what is noted, nor how often a checkpoint is asked for, nor that one was written."""
+    model = small_model(recipe, *FEW_STEPS)
+    recorder = Recorder()
+    wanted = state_of(run_of(model, data, recorder))
+    at_every_step = {step: Decision.SAVE for step in recorder.steps}
+    saving = Recorder(at_every_step, at_end=Decision.SAVE)  # type: ignore[arg-type]
+    assert_same_state(state_of(run_of(model, data, saving, tmp_path / "checkpoint")), wanted)
+    assert saving.calls == recorder.calls and checkpoint.load_checkpoint(tmp_path / "checkpoint") is not None
+    without_place = Recorder(at_every_step, at_end=Decision.SAVE)  # type: ignore[arg-type]
+    assert_same_state(state_of(run_of(model, data, without_place)), wanted)  # nowhere to write to
+    trainer = trainer_of(model, data)
+    with TrainingMonitor("run", trainer.network, n_stages=len(trainer.plan.stages)) as monitor:
+        trainer.run(monitor)
+    assert_same_state(state_of(trainer), wanted)
+
+
+def test_a_callback_ends_a_stage(data: Dataset) -> None:
+    recorder = Recorder({(1, 0): Decision.END_STAGE})
+    run_of(small_model("decaf", *FEW_STEPS), data, recorder)
+    assert [call[1:] for call in recorder.calls if call[0] == "end of epoch"] == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("recipe", ["decaf", "unidec", "ngame"])
+def test_begin_and_resume_are_one_path(recipe: str, data: Dataset, tmp_path: Path) -> None:
+    """A run that a callback interrupts at any step of any stage, or behind the last one, ends with the same bits, resumed by itself."""
+    model = small_model(recipe, *FEW_STEPS, "refresh=1") if recipe != "decaf" else small_model(recipe, *FEW_STEPS)
+    whole = Recorder()
+    wanted = state_of(run_of(model, data, whole))
+    steps = whole.steps
+    assert len({stage for stage, *_ in steps}) == len(model.recipe.stages)
+    for number, step in enumerate(steps):
+        place, stopped = tmp_path / str(number), Recorder({step: Decision.SAVE | Decision.INTERRUPT})  # type: ignore[dict-item]
+        with pytest.raises(KeyboardInterrupt):
+            run_of(model, data, stopped, place)
+        again = Recorder()
+        assert_same_state(state_of(run_of(model, data, again, place)), wanted)
+        assert stopped.steps + again.steps == steps
+    behind = Recorder(at_end=Decision.SAVE | Decision.INTERRUPT)
+    with pytest.raises(KeyboardInterrupt):
+        run_of(model, data, behind, tmp_path / "behind")
+    again = Recorder()
+    trainer = run_of(model, data, again, tmp_path / "behind")
+    assert_same_state(state_of(trainer), wanted)
+    assert again.calls == [("end",)] and not trainer.network.training
+
+
+# ---- augmentations of stages and members
+
+
+def test_each_stage_is_trained_on_the_rows_of_its_own_augmentation(data: Dataset, stopper: Stopper) -> None:
+    """As Renee with Gandalf: the encoder learns from training rows alone, classifiers from label rows too."""
+    n = len(data.train)
+    for settings, augment, wanted in (
+        (("stages.0.augment=none",), "gandalf", (n, n + N_LABELS)),
+        (("stages.1.augment=gandalf",), None, (n, n + N_LABELS)),
+        (("augment=gandalf", "stages.0.augment=none"), None, (n, n + N_LABELS)),
+        (("augment=gandalf", "stages.1.augment=labelmix"), None, (n + N_LABELS, n)),
+        (("augment=gandalf",), None, (n + N_LABELS, n + N_LABELS)),
+        (("augment=gandalf",), "none", (n, n)),
+        ((), None, (n, n)),
+    ):
+        stopper.rows = {}
+        model = small_model("renee", *settings, "epochs=1", augment=augment).fit(data)
+        assert (stopper.rows[0, 0], stopper.rows[1, 0]) == wanted, settings
+        assert model.trained is not None and model.trained.about["rows trained on"] == max(wanted)
+
+
+def test_stages_with_the_same_augmentation_share_its_rows(data: Dataset) -> None:
+    model = small_model("decaf", "stages.1.augment=gandalf", "stages.2.augment=none")
+    first, second, third = training_data_of(model, data).stages
+    assert first is third and first is not second
+    assert (len(first.augmented), len(second.augmented)) == (len(data.train), len(data.train) + N_LABELS)
+
+
+def test_the_rows_of_a_stage_are_those_it_would_have_alone(data: Dataset) -> None:
+    """The first stage of a run whose second is augmented ends with the bits of a run without augmentation."""
+    weights = []
+    for augment in (None, "gandalf"):
+        recorder = Recorder()
+        trainer = trainer_of(small_model("renee", *FEW_STEPS, "stages.0.augment=none", augment=augment), data)
+        begin = trainer._begin
+
+        def noted(saved: Saved | None, trainer: Trainer = trainer, begin: Any = begin) -> Position:
+            if trainer.number == 1:
+                weights.append({name: tensor.clone() for name, tensor in trainer.network.state_dict().items()})
+            position: Position = begin(saved)
+            return position
+
+        trainer._begin = noted  # type: ignore[method-assign]
+        trainer.run(recorder)
+    assert_same_state(*weights)
+
+
+def test_members_have_augmentations_of_their_own(data: Dataset, stopper: Stopper, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, int] = {}
+    real = TrainingMonitor.on_epoch_end
+
+    def on_epoch_end(monitor: TrainingMonitor, epoch: int) -> Decision:
+        assert monitor._epoch is not None
+        found[monitor.title] = monitor._epoch.rows
+        return real(monitor, epoch)
+
+    monkeypatch.setattr(TrainingMonitor, "on_epoch_end", on_epoch_end)
+    others = ('name="plain", augment="none"', 'name="mixed", augment="labelmix"', 'name="same"', 'name="stage", stages=[{augment="none"}]')
+    members = f"members=[{', '.join(f'{{{other}}}' for other in others)}]"
+    settings = (*SMALL["default"][:-2], members, "validation=0.2", "epochs=1")
+    n = len(validation_split(data, 0.2, seed=0).train)
+    for own, augment in (((), "gandalf"), (("augment=gandalf",), None)):
+        found.clear()
+        model = XMC.from_recipe("default", [*settings, *own], augment=augment, device="cpu").fit(data)
+        assert found == {"default": n + N_LABELS, "plain": n, "mixed": n, "same": n + N_LABELS, "stage": n}
+        assert model.trained is not None and [member.name for member in model.trained.members] == list(found)
+
+
+@pytest.mark.parametrize(
+    "settings", [("augment=gandalff",), ("stages.0.augment=gandalff",), ('members=[{augment="gandalff"}]', "validation=0.2")]
+)
+def test_an_augmentation_that_is_not_there_is_named_before_anything_is_trained(
+    settings: tuple[str, ...], data: Dataset, stopper: Stopper
+) -> None:
+    with pytest.raises(SettingError, match="^No augmentation called 'gandalff'. Did you mean 'gandalf'[?]"):
+        small_model("default", *settings).fit(data)
+    assert not stopper.reached
+
+
+# ---- a run that is stopped and goes on
 
 
 def run_in_pieces(model: XMC, data: Dataset, place: Path, stopper: Stopper, steps: int) -> int:
@@ -476,6 +686,16 @@ def test_a_checkpoint_of_another_run_is_refused(data: Dataset, stopped: Path) ->
 def test_a_damaged_checkpoint_is_named(data: Dataset, stopped: Path) -> None:
     (stopped / "0" / checkpoint.TENSORS).write_bytes(b"nonsense")
     with pytest.raises(DataError, match="checkpoint/0 is not a whole checkpoint .* Delete it to begin anew"):
+        small_model("default", *FEW_STEPS).fit(data, checkpoint=stopped)
+
+
+@pytest.mark.parametrize("number", [None, 1, checkpoint.FORMAT + 1])
+def test_a_checkpoint_of_another_format_is_named(number: int | None, data: Dataset, stopped: Path) -> None:
+    """Those of the first format have no number."""
+    notes = json.loads((stopped / "0" / checkpoint.NOTES).read_text())
+    assert notes.pop("format") == checkpoint.FORMAT
+    (stopped / "0" / checkpoint.NOTES).write_text(json.dumps(notes if number is None else {**notes, "format": number}))
+    with pytest.raises(DataError, match="^.*checkpoint/0 is a checkpoint of another version of longtail, .* Delete it to begin anew[.]$"):
         small_model("default", *FEW_STEPS).fit(data, checkpoint=stopped)
 
 

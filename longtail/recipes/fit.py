@@ -59,7 +59,7 @@ class Fitted:
     members: list[Member] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)  # of every epoch of every network
     graph: LabelGraph | None = None  # of the first member
-    n_rows: int = 0  # that the first member was trained on, made ones among them
+    n_rows: int = 0  # that the first member was trained on, made ones among them, in the stage that has most
     seconds_before: float = 0.0  # that networks were trained before the run was stopped and resumed
     n_networks: int = 0
 
@@ -86,7 +86,7 @@ def fit_recipe(recipe: Recipe, data: Dataset, options: FitOptions) -> Fitted:
             sys.stderr.write(f"{one.name}: {n_cut:,} texts {longer}; tokens.max_tokens= takes more.\n")
         warned.add(id(member.tokenizer))
         if len(fitted.members) == 1:
-            fitted.graph, fitted.n_rows = training.graph, len(training.stages[0].augmented)
+            fitted.graph, fitted.n_rows = training.graph, max(len(stage.augmented) for stage in training.stages)
     if held_out is not None and len(fitted.members) > 1:
         fitted.members = with_stacking_weights(fitted.members, held_out, options.device)
     elif recipe.members:

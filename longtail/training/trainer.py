@@ -213,7 +213,7 @@ class Trainer:
         """(n_labels, dim): the mean embedding of each label's training rows, of unit length (Astec)."""
         rows = self.rows.static(self.stage_data, ("labels",), None)
         places = torch.arange(len(rows), device=self.device).split(ROWS_AT_ONCE)
-        encoded = torch.cat([self.network.encode(rows.tokens.take(part)) for part in places])
+        encoded = torch.cat([self.network.encode(rows.tokens.take(part), context=rows.context(part)) for part in places])
         labels = csr_matrix(self.stage_data.augmented.split.labels.T)
         sums = np.asarray(labels @ functional.normalize(encoded, dim=1).cpu().numpy())
         return functional.normalize(torch.from_numpy(sums.astype(np.float32)), dim=1).to(self.device)

@@ -11,7 +11,8 @@ from numba import njit
 
 from longtail.core.kernels.numbers import count_lines, line_stop, parse_number
 
-_QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN, _CLOSE, _OPEN_OBJECT, _CLOSE_OBJECT = 34, 92, 44, 58, 91, 93, 123, 125
+# as NumPy's numbers, since kernels are compiled once more for each plain constant they are called with
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN, _CLOSE, _OPEN_OBJECT, _CLOSE_OBJECT = np.array([34, 92, 44, 58, 91, 93, 123, 125])
 
 
 @njit(nogil=True, cache=True)
@@ -77,7 +78,7 @@ def _write_utf8(code, out, at):
 
 
 @njit(nogil=True, cache=True)
-def _control(letter):
+def _plain_escape(letter):
     r"""The character that a backslash and this letter stand for, or -1."""
     if letter == _QUOTE or letter == _BACKSLASH or letter == 47:  # /
         return np.int64(letter)
@@ -95,21 +96,6 @@ def _control(letter):
 
 
 @njit(nogil=True, cache=True)
-def _unescape(block, place, stop, out, at):
-    """Write what the backslash at `place` and the characters after it stand for into out[at:]; (place after them or -1, end in out)."""
-    if place + 1 >= stop:
-        return -1, at
-    letter = block[place + 1]
-    if letter == 117:  # u
-        code, place = _code_point(block, place + 2, stop)
-    else:
-        code, place = _control(letter), place + 2
-    if code < 0:
-        return -1, at
-    return place, _write_utf8(code, out, at)
-
-
-@njit(nogil=True, cache=True)
 def _string(block, place, stop, out, at):
     """Unescape the string whose opening quote is at `place` into out[at:]; (place after it or -1, end in out)."""
     if place >= stop or block[place] != _QUOTE:
@@ -121,14 +107,20 @@ def _string(block, place, stop, out, at):
             return place + 1, at
         if c < 32:
             return -1, at
-        if c == _BACKSLASH:
-            place, at = _unescape(block, place, stop, out, at)
-            if place < 0:
-                return -1, at
-        else:
+        if c != _BACKSLASH:
             out[at] = c
             at += 1
             place += 1
+            continue
+        if place + 1 >= stop:
+            return -1, at
+        if block[place + 1] == 117:  # u
+            code, place = _code_point(block, place + 2, stop)
+        else:
+            code, place = _plain_escape(block[place + 1]), place + 2
+        if code < 0:
+            return -1, at
+        at = _write_utf8(code, out, at)
     return -1, at
 
 
@@ -193,64 +185,27 @@ def _field(block, start, stop, names, name_ends):
 
 @njit(nogil=True, cache=True)
 def _name_stop(block, place, stop):
-    """The closing quote of a plain field name whose opening quote is at `place`, or -1."""
-    if place >= stop or block[place] != _QUOTE:
-        return -1
-    place += 1
+    """The closing quote of the plain field name that starts at `place`, or -1."""
     while place < stop and block[place] != _QUOTE and block[place] != _BACKSLASH and block[place] >= 32:
         place += 1
-    return place if place < stop and block[place] == _QUOTE else -1
+    if place >= stop:
+        return -1
+    return place if block[place] == _QUOTE else -1
 
 
 @njit(nogil=True, cache=True)
-def _value_start(block, place, stop):
-    """Past the colon between a field's name and its value, or -1 where there is none."""
+def _behind(block, place, stop, sign):
+    """The place behind this sign, blanks before it left out, or -1 where another stands there."""
     place = _space(block, place, stop)
-    return _space(block, place + 1, stop) if place < stop and block[place] == _COLON else -1
+    if place >= stop:
+        return -1
+    return place + 1 if block[place] == sign else -1
 
 
 @njit(nogil=True, cache=True)
-def _value(block, place, stop, field, strings, scratch, ids, relevance, written):
-    """Write the value of a wanted field behind what is written of it, or skip that of no field (-1); the place after it, or -1."""
-    n_strings = len(strings)
-    if field < 0:
-        return _skip(block, place, stop, scratch)
-    if field < n_strings:
-        place, written[field] = _string(block, place, stop, strings[field], written[field])
-    elif field == n_strings:
-        place, written[field] = _numbers(block, place, stop, ids, written[field])
-    else:
-        place, written[field] = _numbers(block, place, stop, relevance, written[field])
-    return place
-
-
-@njit(nogil=True, cache=True)
-def _object(block, place, stop, names, name_ends, strings, scratch, ids, relevance, written, seen):
-    """Take the wanted fields out of the line block[place:stop]; whether it is one plain object that has none of them twice."""
-    place = _space(block, place, stop)
-    if place >= stop or block[place] != _OPEN_OBJECT:
-        return False
-    while True:
-        name = _space(block, place + 1, stop)
-        name_stop = _name_stop(block, name, stop)
-        if name_stop < 0:
-            return False
-        place = _value_start(block, name_stop + 1, stop)
-        if place < 0:
-            return False
-        field = _field(block, name + 1, name_stop, names, name_ends)
-        if field >= 0:
-            if seen[field]:
-                return False
-            seen[field] = True
-        place = _value(block, place, stop, field, strings, scratch, ids, relevance, written)
-        if place < 0:
-            return False
-        place = _space(block, place, stop)
-        if place < stop and block[place] == _CLOSE_OBJECT:
-            return _space(block, place + 1, stop) == stop
-        if place >= stop or block[place] != _COMMA:
-            return False
+def _leave_empty(ends, line):
+    for field in range(len(ends)):
+        ends[field, line + 1] = ends[field, line]
 
 
 def json_scratch(n_strings, size):
@@ -278,24 +233,55 @@ def scan_json_lines(block, names, name_ends, strings, scratch, ids, relevance):
     string_ends = np.zeros((n_strings, n_lines + 1), np.int64)
     ends = np.zeros(n_lines + 1, np.int64)
     odd = np.zeros(n_lines, np.bool_)
-    seen = np.zeros(n_strings + 2, np.bool_)  # fields of the line
-    written = np.zeros(n_strings + 2, np.int64)  # end of each field in the array it is written to
+    seen = np.zeros(len(name_ends) - 1, np.bool_)
     start = 0
     for line in range(n_lines):
         stop = line_stop(block, start)
         seen[:] = False
-        good = _object(block, start, stop, names, name_ends, strings, scratch, ids, relevance, written, seen)
+        _leave_empty(string_ends, line)
+        pairs = ends[line]
+        rels = ends[line]
+        good = False
+        place = _behind(block, start, stop, _OPEN_OBJECT)
+        while place >= 0:
+            name = _behind(block, place, stop, _QUOTE)
+            if name < 0:
+                break
+            name_stop = _name_stop(block, name, stop)
+            if name_stop < 0:
+                break
+            place = _behind(block, name_stop + 1, stop, _COLON)
+            if place < 0:
+                break
+            place = _space(block, place, stop)
+            field = _field(block, name, name_stop, names, name_ends)
+            if field >= 0 and seen[field]:
+                break
+            if field < 0:
+                place = _skip(block, place, stop, scratch)
+            elif field < n_strings:
+                place, string_ends[field, line + 1] = _string(block, place, stop, strings[field], string_ends[field, line])
+            elif field == n_strings:
+                place, pairs = _numbers(block, place, stop, ids, pairs)
+            else:
+                place, rels = _numbers(block, place, stop, relevance, rels)
+            if place < 0:
+                break
+            if field >= 0:
+                seen[field] = True
+            place = _space(block, place, stop)
+            if place < stop and block[place] == _CLOSE_OBJECT:
+                good = _space(block, place + 1, stop) == stop
+                break
+            place = _behind(block, place, stop, _COMMA)
         if good and not seen[n_strings + 1]:
-            while written[n_strings + 1] < written[n_strings]:
-                relevance[written[n_strings + 1]] = 1.0
-                written[n_strings + 1] += 1
-        if not good or not seen[0] or written[n_strings + 1] != written[n_strings]:
+            relevance[rels:pairs] = 1.0
+            rels = pairs
+        if good and seen[0] and rels == pairs:
+            ends[line + 1] = pairs
+        else:
             odd[line] = True
-            for field in range(n_strings):
-                written[field] = string_ends[field, line]
-            written[n_strings:] = ends[line]
-        for field in range(n_strings):
-            string_ends[field, line + 1] = written[field]
-        ends[line + 1] = written[n_strings]
+            ends[line + 1] = ends[line]
+            _leave_empty(string_ends, line)
         start = stop + 1
     return string_ends, ends, odd

@@ -31,40 +31,66 @@ def line_stop(block, start):
 
 
 @njit(nogil=True, cache=True)
-def _is_digit(block, place, stop):
-    return place < stop and 48 <= block[place] <= 57
+def is_digit(c):
+    return 48 <= c <= 57
+
+
+@njit(nogil=True, cache=True)
+def _first_digit(block, place, stop):
+    """Place of the first digit of a number, behind its minus; `stop` where no number starts."""
+    if place < stop and block[place] == _MINUS:
+        place += 1
+    if place >= stop or not is_digit(block[place]):
+        return stop
+    if block[place] != _ZERO or place + 1 >= stop:
+        return place
+    return stop if is_digit(block[place + 1]) else place  # JSON has no leading zeros
 
 
 @njit(nogil=True, cache=True)
 def _take_digits(block, place, stop, mantissa):
     """Append the digits at `place` to the mantissa: (mantissa, number of digits that count in it, place after all digits)."""
     start = place
-    while mantissa < EXACT and _is_digit(block, place, stop):
+    while mantissa < EXACT and place < stop and is_digit(block[place]):
         mantissa = mantissa * 10 + (block[place] - 48)
         place += 1
     n_taken = place - start
-    while _is_digit(block, place, stop):
+    while place < stop and is_digit(block[place]):
         place += 1
     return mantissa, n_taken, place
 
 
 @njit(nogil=True, cache=True)
+def _take_fraction(block, place, stop, mantissa):
+    """_take_digits behind a point, where one is at `place`; the next place is -1 where no digit follows it."""
+    if place >= stop or block[place] != _POINT:
+        return mantissa, 0, place
+    if place + 1 >= stop or not is_digit(block[place + 1]):
+        return mantissa, 0, -1
+    return _take_digits(block, place + 1, stop, mantissa)
+
+
+@njit(nogil=True, cache=True)
 def _exponent(block, place, stop):
-    """(exponent, next place) of what stands behind an e; next place is -1 where there is none."""
+    """(exponent, next place) where an e is at `place`, otherwise (0, place); next place is -1 where no digit follows the e."""
+    if place < 0 or place >= stop or (block[place] | 32) != 101:  # e, E
+        return 0, place
+    place += 1
     negative = place < stop and block[place] == _MINUS
     if negative or (place < stop and block[place] == _PLUS):
         place += 1
-    if not _is_digit(block, place, stop):
+    if place >= stop or not is_digit(block[place]):
         return 0, -1
     exponent = 0
-    while _is_digit(block, place, stop):
+    while place < stop and is_digit(block[place]):
         exponent = min(exponent * 10 + (block[place] - 48), 10_000)
         place += 1
     return (-exponent if negative else exponent), place
 
 
 @njit(nogil=True, cache=True)
-def _times_power_of_ten(mantissa, scale):
+def _scaled(mantissa, scale):
+    """The mantissa times 10^scale."""
     value = float(mantissa)
     if scale < 0:
         # two steps keep 10^-scale finite down to the smallest double
@@ -80,28 +106,15 @@ def parse_number(block, place, stop):
 
     The value is within a few units of a double's last place of Python's float(): exact once stored as float32.
     """
-    negative = place < stop and block[place] == _MINUS
-    if negative:
-        place += 1
-    if not _is_digit(block, place, stop):
+    start = _first_digit(block, place, stop)
+    mantissa, n_taken, behind = _take_digits(block, start, stop, np.int64(0))
+    scale = behind - start - n_taken
+    mantissa, n_taken, behind = _take_fraction(block, behind, stop, mantissa)
+    exponent, behind = _exponent(block, behind, stop)
+    if start >= stop or behind < 0:
         return 0.0, -1
-    if block[place] == _ZERO and _is_digit(block, place + 1, stop):
-        return 0.0, -1  # JSON has no leading zeros
-    start = place
-    mantissa, n_taken, place = _take_digits(block, start, stop, np.int64(0))
-    scale = place - start - n_taken
-    if place < stop and block[place] == _POINT:
-        if not _is_digit(block, place + 1, stop):
-            return 0.0, -1
-        mantissa, n_taken, place = _take_digits(block, place + 1, stop, mantissa)
-        scale -= n_taken
-    if place < stop and (block[place] | 32) == 101:  # e, E
-        exponent, place = _exponent(block, place + 1, stop)
-        if place < 0:
-            return 0.0, -1
-        scale += exponent
-    value = _times_power_of_ten(mantissa, scale)
-    return (-value if negative else value), place
+    value = _scaled(mantissa, scale - n_taken + exponent)
+    return (-value if start > place else value), behind
 
 
 @njit(nogil=True, cache=True)

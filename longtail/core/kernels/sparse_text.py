@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from longtail.core.kernels.numbers import count_lines, line_stop, parse_number
+from longtail.core.kernels.numbers import count_lines, is_digit, line_stop, parse_number
 
 _TAB, _RETURN, _BLANK, _COMMA, _COLON = 9, 13, 32, 44, 58
 _LARGEST = 3.40282356e38  # decimals up to here round to a finite float32
@@ -16,7 +16,7 @@ def _integer(block, place, stop):
     """(value, next place) of digits that fit an int32; next place is -1 where there are none."""
     start = place
     value = 0
-    while place < stop and 48 <= block[place] <= 57:
+    while place < stop and is_digit(block[place]):
         value = value * 10 + (block[place] - 48)
         place += 1
         if value > 2147483647:
@@ -24,22 +24,23 @@ def _integer(block, place, stop):
     return (value, place) if place > start else (0, -1)
 
 
-def sparse_scratch(size):
-    """Arrays for scan_sparse_text to write a block of `size` bytes into: ids, values, labels."""
-    # a pair takes three bytes at least, a label a digit and a comma
-    return np.empty(size // 3 + 1, np.int32), np.empty(size // 3 + 1, np.float32), np.empty(size // 2 + 1, np.int32)
+@njit(nogil=True, cache=True)
+def _is_blank(c):
+    return c == _BLANK or c == _TAB
 
 
 @njit(nogil=True, cache=True)
-def _is_blank(block, place):
-    return block[place] == _BLANK or block[place] == _TAB
+def _past_blanks(block, place, stop):
+    while place < stop and _is_blank(block[place]):
+        place += 1
+    return place
 
 
 @njit(nogil=True, cache=True)
 def _labels(block, place, stop, labels, at):
     """Label ids `l1,l2,l3` into labels[at:]: (whether all are well formed, place after them or of the faulty one, end in labels)."""
     first = at
-    if place >= stop or _is_blank(block, place):
+    if place >= stop or _is_blank(block[place]):
         return True, place, at
     while True:
         value, behind = _integer(block, place, stop)
@@ -54,24 +55,10 @@ def _labels(block, place, stop, labels, at):
         place = behind + 1
 
 
-@njit(nogil=True, cache=True)
-def _pairs(block, place, stop, ids, values, at):
-    """Pairs `id:value id:value` into ids[at:] and values[at:]: (whether all are well formed, place of the faulty one, end)."""
-    while True:
-        while place < stop and _is_blank(block, place):
-            place += 1
-        if place >= stop:
-            return True, place, at
-        number, behind = _integer(block, place, stop)
-        if behind < 0 or behind >= stop or block[behind] != _COLON:
-            return False, place, at
-        value, behind = parse_number(block, behind + 1, stop)
-        if behind < 0 or (behind < stop and not _is_blank(block, behind)) or not abs(value) <= _LARGEST:
-            return False, place, at
-        ids[at] = number
-        values[at] = value
-        at += 1
-        place = behind
+def sparse_scratch(size):
+    """Arrays for scan_sparse_text to write a block of `size` bytes into: ids, values, labels."""
+    # a pair takes three bytes at least, a label a digit and a comma
+    return np.empty(size // 3 + 1, np.int32), np.empty(size // 3 + 1, np.float32), np.empty(size // 2 + 1, np.int32)
 
 
 @njit(nogil=True, cache=True)
@@ -97,17 +84,33 @@ def scan_sparse_text(block, labels_first, ids, values, labels):
         good, place, at, label_at = True, start, ends[line], label_ends[line]
         if labels_first:
             good, place, label_at = _labels(block, place, stop, labels, label_at)
+        token = place
+        while good:
+            token = _past_blanks(block, place, stop)
+            if token >= stop:
+                break
+            number, place = _integer(block, token, stop)
+            if place < 0 or place >= stop or block[place] != _COLON:
+                good = False
+                break
+            value, place = parse_number(block, place + 1, stop)
+            if place < 0 or (place < stop and not _is_blank(block[place])) or not abs(value) <= _LARGEST:
+                good = False
+                break
+            ids[at] = number
+            values[at] = value
+            at += 1
         if good:
-            good, place, at = _pairs(block, place, stop, ids, values, at)
-        if not good:
-            at, label_at = ends[line], label_ends[line]
+            ends[line + 1] = at
+            label_ends[line + 1] = label_at
+        else:
+            ends[line + 1] = ends[line]
+            label_ends[line + 1] = label_ends[line]
             n_faults += 1
             if fault_line < 0:
-                fault_line, fault_start, fault_stop = line, place, place
+                fault_line, fault_start, fault_stop = line, token, token
                 while fault_stop < stop and block[fault_stop] != _BLANK:
                     fault_stop += 1
-        ends[line + 1] = at
-        label_ends[line + 1] = label_at
         start = next_line
     at = ends[n_lines]
     return (

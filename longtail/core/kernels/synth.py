@@ -435,7 +435,7 @@ def _model_number(serial, serials, out, at):
     return write_number(1000 + number % 9000, out, at + 1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _words_of_label(plan, words, label):
     niche = _niche(plan, label)
     leaf = plan.niche_leaf[niche]

@@ -52,6 +52,14 @@ def choose(
 
     The best is the candidate whose worst ratio to the best value of each criterion is largest: it gives up least anywhere,
     so that a gain on the tail cannot buy a loss in the first place.
+
+    Args:
+        data: the data set, of which the training rows are split.
+        fit_predict: trains on the rows it is given and predicts for texts: (rows, label texts, texts) -> predictions.
+        measure: metrics by name of predictions for the validation rows: (predictions, data set) -> metrics.
+        candidates: augmentations by name, None for no augmentation; the forms of Gandalf where not given.
+        criteria: names of the metrics that decide.
+        seed: seed of the split and of the augmentations.
     """
     candidates = CANDIDATES if candidates is None else candidates
     if not candidates:
@@ -78,7 +86,7 @@ def choose(
 
 
 def validation_split(data: Dataset, share: float, seed: int = 0, *, enough: int | None = None) -> Dataset:
-    """Training rows parted into training and validation rows, under the XC protocol, with the test rows left out.
+    """Split training rows into training and validation rows, under the XC protocol, with the test rows left out.
 
     Validation rows are to be what test rows are. Where nearly all labels are training rows, rows to come are no labels, and so the labels
     that validation rows are themselves leave the training rows, as if they had never been known. Otherwise the protocol alone takes
@@ -88,6 +96,12 @@ def validation_split(data: Dataset, share: float, seed: int = 0, *, enough: int 
     Labels that lose all their training rows to the split are taken out of the validation rows, and rows without a label with them, as long
     as any are left. Test rows of public data sets have trained labels only; a validation with labels that no row is left to learn from
     favours whatever makes up rows for them, and chooses it where it does not help on test rows.
+
+    Args:
+        data: the data set.
+        share: share of the training rows to hold out; they become the test rows of the data set that is returned.
+        seed: decides which rows.
+        enough: the most rows to hold out where nearly all labels are training rows.
     """
     order = np.random.default_rng(seed).permutation(len(data.train))
     n_validation = round(len(order) * share)

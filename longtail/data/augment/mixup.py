@@ -100,6 +100,10 @@ class ManifoldMixUp(Settings):
 
     The trainer asks `layer` where, and mixes what enters that layer (0 is the input) and the targets by `draw`.
 
+    Args:
+        alpha: shares come from Beta(alpha, alpha).
+        layers: layers to draw from.
+
     >>> mixup = ManifoldMixUp(alpha=2.0, layers=3)
     >>> sorted({mixup.layer(seed=0, step=step) for step in range(20)})
     [0, 1, 2]

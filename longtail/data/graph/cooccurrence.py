@@ -39,8 +39,12 @@ def cooccurrence(labels: csr_matrix, delta: float = 0.1, top: int | None = None)
 def symmetric_cooccurrence(labels: csr_matrix, delta: float = 0.1, top: int | None = None) -> LabelGraph:
     """S_ij = 0.5 (P(i|j) + P(j|i)) where above `delta`: what the GLaS regulariser pulls label vectors towards.
 
-    The threshold acts on S itself, so a pair stays that is strong in one direction only. `top` acts as in `cooccurrence`,
-    and may leave a graph that is not symmetric.
+    The threshold acts on S itself, so a pair stays that is strong in one direction only. `top` may leave a graph that is not symmetric.
+
+    Args:
+        labels: (n_rows, n_labels) labels of the training rows.
+        delta: a weight must be above it.
+        top: labels kept of each row, as in `cooccurrence`; None keeps all.
     """
     weights, counts = _weights(labels, delta, top, symmetric=True)
     return LabelGraph(weights, counts, "symmetric", {"delta": delta, "top": -1 if top is None else top})

@@ -22,7 +22,13 @@ def pagerank(labels: csr_matrix, restart: float = 0.8, top: int = 10, tolerance:
 
     A step goes from a label to one of its training rows and on to one of that row's labels, each with equal chance. Shares
     too small to matter are not followed: a weight is never above the true one, and below it by at most
-    2 * `tolerance` * (training rows of label i). Of each row `top` stay, own label always; a label without rows has none.
+    2 * `tolerance` * (training rows of label i). A label without rows has an empty row.
+
+    Args:
+        labels: (n_rows, n_labels) labels of the training rows.
+        restart: probability in each step to go back to the first label.
+        top: labels kept of each row; the label itself always stays.
+        tolerance: shares below it, per training row, are not followed.
     """
     if not 0 < restart <= 1:
         raise SettingError(f"restart came as {restart}; wanted a probability above 0, up to 1.")

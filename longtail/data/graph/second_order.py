@@ -16,9 +16,11 @@ BLOCK_PRODUCTS = 1 << 20
 
 
 def second_order(graph: LabelGraph, top: int | None = 100) -> LabelGraph:
-    """G G, where a weight sums over all ways of two steps; of each row the `top` largest stay, all with None.
+    """Multiply a graph by itself: a weight sums over all ways of two steps.
 
-    Of equal weights those with the smaller id stay. Without `top` the graph may grow very dense.
+    Args:
+        graph: the graph.
+        top: labels kept of each row, of equal weights those with the smaller id; None keeps all, and the graph may grow very dense.
     """
     check_top(top)
     weights, n_labels = graph.weights, graph.n_labels
