@@ -11,7 +11,7 @@ from longtail.core.errors import SettingError
 from longtail.core.kernels.bags import few_bags
 from longtail.models import table as module
 from longtail.models.encoders import bag
-from longtail.models.encoders.bag import Bag, BagEncoder, ResidualBlock
+from longtail.models.encoders.bag import RESIDUAL_BLOCKS, Bag, BagEncoder, ScaledBlock
 from longtail.models.encoders.spectral import SpectralLinear
 from longtail.models.table import weighted_sum
 from longtail.tokens.rows import TokenRows
@@ -72,7 +72,7 @@ def test_plain_by_hand() -> None:
 
 @pytest.mark.parametrize("gate", ["scaled", "gated"])
 def test_a_block_at_the_start(gate: str) -> None:
-    block, x = ResidualBlock(4, 0.0, gate), torch.randn(3, 4)
+    block, x = RESIDUAL_BLOCKS[gate](4, 0.0), torch.randn(3, 4)
     wanted = x + x.relu() if gate == "scaled" else (x + x.relu()) / 2
     assert torch.allclose(block(x), wanted, atol=1e-6)
 
@@ -96,7 +96,7 @@ def test_dropout_only_in_training() -> None:
 
 
 def test_dropout_within_the_block() -> None:
-    block, x = ResidualBlock(50, 0.5, "scaled"), torch.ones(200, 50)
+    block, x = ScaledBlock(50, 0.5), torch.ones(200, 50)
     found = block(x)  # x + dropout(x)
     assert (found - 1).abs().min() < 1e-5 and ((found - 3).abs() < 1e-4).float().mean() == pytest.approx(0.5, abs=0.03)
 

@@ -76,7 +76,7 @@ def test_gcn_by_hand() -> None:
     linear.bias.data.copy_(torch.tensor([0.0, 1.0]))
     assert same(called(tower, None, TABLE)[0], [[1.0, 0.5], [2.0, 2.5], [4.0, 4.0]])
     own = side_of(LabelVectors(("text", "graph"), convolution="gcn"))
-    assert [type(block).__name__ for block in own.blocks] == ["ResidualBlock", "Sequential"]  # texts have the block always
+    assert [type(block).__name__ for block in own.blocks] == ["ScaledBlock", "Sequential"]  # texts have the block always
 
 
 def test_free_and_bias() -> None:

@@ -31,14 +31,14 @@ def augment(
     graph: Annotated[Path | None, typer.Option(help="A graph that longtail graph wrote, instead of a new one.", show_default=False)] = None,
 ) -> None:
     """More training rows from label texts and label graphs, written for any system to train on."""
-    from longtail.data.augment.rows import to_dataset
+    from longtail.data.augment.rows import CHOSEN, to_dataset
     from longtail.data.convert import write, writer
     from longtail.data.files import check_free
     from longtail.data.graph.store import load_graph
 
     writer(to)  # what cannot work is refused before the reading
     check_free(out)
-    chooses = method == "adaptive"
+    chooses = method == CHOSEN
     if chooses:
         if settings or graph:
             raise SettingError(f"adaptive chooses by itself and takes no settings and no graph; {settings[0] if settings else graph} came.")

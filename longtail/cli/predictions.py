@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import ClassVar, NamedTuple, TextIO
 
 from longtail.core.errors import DataError, SettingError
 from longtail.core.values import Predictions
@@ -45,7 +45,7 @@ def write_predictions(
 ) -> None:
     """Predict for the texts of a file, or of standard input for "-", and write the labels; of two models side by side."""
     form = "table" if against is not None and form is None and out is None else _form(out, form)
-    if against is not None and form != "table":
+    if against is not None and not WRITERS[form].takes_two_models:
         raise SettingError(f"{form} came as the form of predictions by two models; wanted table.")
     if k < 1:
         raise SettingError(f"-k is {k}; wanted 1 or more.")
@@ -114,6 +114,8 @@ def _named(predictions: Predictions) -> Iterator[list[Label]]:
 class Writer(ABC):
     """Writes the labels of one text after the other in one form."""
 
+    takes_two_models: ClassVar[bool] = False
+
     def __init__(self, target: TextIO, models: Sequence[str]) -> None:
         self.target, self.models = target, models
 
@@ -145,6 +147,8 @@ class CsvWriter(Writer):
 
 class TableWriter(Writer):
     """Labels with their scores as bars; of two models in two columns, labels that only one of them predicted in bold."""
+
+    takes_two_models: ClassVar[bool] = True
 
     def write(self, text: str, labels: Sequence[list[Label]]) -> None:
         from rich.console import Console

@@ -43,6 +43,7 @@ def tune(
 
     Ctrl-C loses nothing, a kill what the trial under way did since its last checkpoint; the same command goes on.
     """
+    from longtail.data.augment.rows import makes_rows
     from longtail.experiments.tuning.results import tuned_table
     from longtail.experiments.tuning.tune import tune as search
 
@@ -73,5 +74,5 @@ def tune(
     tuned.save(out)
     if len(tuned.trials) < trials:
         sys.stderr.write(f"{len(tuned.trials)} of {trials} trials were run; the same command runs the rest.\n")
-    augmented = "" if tuned.augmentation == "none" else f" --augment {tuned.augmentation}"
+    augmented = f" --augment {tuned.augmentation}" if makes_rows(tuned.augmentation) else ""
     sys.stderr.write(f"Wrote {out}. Next: longtail train {out} {data}{augmented}{options.split_flags} --out model\n")

@@ -156,12 +156,15 @@ def graph_table(name: str, graph: LabelGraph, stats: GraphStats) -> RenderableTy
     return table
 
 
+WORDS = {"from", "text"}  # columns of words; the others are numbers
+
+
 def neighbours_table(label: int, text: str, graph: LabelGraph, found: Sequence[Neighbour]) -> RenderableType:
     """The labels that one label points to, strongest first."""
     count = int(graph.counts[label])
     table = Table(title=Text(f"{text or 'label'} ({label}), {count:,} training row{'s' * (count != 1)}"), title_justify="left")
     for column in ("weight", "common rows", "from", "label", "text"):
-        table.add_column(column, justify="left" if column in ("from", "text") else "right")
+        table.add_column(column, justify="left" if column in WORDS else "right")
     for one in found:
         table.add_row(f"{one.weight:.4f}", f"{one.common_rows:,}", SOURCES[one.source], f"{one.label}", Text(one.text))
     empty = [] if found else [Text("It points to no label, not even itself.", style="dim")]

@@ -161,12 +161,12 @@ def _apart(whole: TowerParts, settings: LabelVectors, model: TrainedModel, place
     parts = settings.parts
     if whole.texts is None:
         return whole
-    if parts == ("free",):
+    if settings.has_only_free_parts:
         if settings.start not in FROM_TEXT:
             return whole
         return replace(whole, part_names=(settings.start, "free"), starts_encoded=settings.start == "encoded")
     is_sum = len(parts) == 1 or (settings.mix == "sum" and not whole.unit)
-    if is_sum and "graph" not in parts and ("text" not in parts or settings.block == "none"):
+    if is_sum and "graph" not in parts and ("text" not in parts or not settings.has_residual_block):
         return replace(whole, part_names=tuple(name for name in ("text", "free", "encoded") if name in parts))
     trained = _trained_tower(whole, settings, model, place)
     if trained is None:

@@ -17,7 +17,7 @@ from longtail.core.settings import build
 from longtail.core.values import Dataset, Floats, LabelGraph, Split, Texts
 from longtail.data.augment.choose import no_augmentation
 from longtail.data.augment.mixup import LabelMixUp, ManifoldMixUp, MixUp
-from longtail.data.augment.rows import Augmentation, Augmented
+from longtail.data.augment.rows import CHOSEN, NO_AUGMENTATION, Augmentation, Augmented
 from longtail.data.graph.normalise import NORMALISERS
 from longtail.evaluation.adaptive import adaptive
 from longtail.recipes.recipe import Recipe
@@ -25,9 +25,6 @@ from longtail.tokens.rows import TokenRows
 from longtail.tokens.tokenizer import Tokenizer
 from longtail.tokens.word_vectors import pretrained_vectors
 from longtail.training.data import StageData, TrainingData
-
-NO_AUGMENTATION = "none"
-CHOSEN = "adaptive"
 
 
 @dataclass(eq=False)

@@ -139,8 +139,7 @@ def _recipe(tables: Tables, name: str, where: str) -> Recipe:
     try:
         made = Recipe(
             name=name,
-            **{table: _part(table, tables) for table in TABLES if table != "graph"},
-            graph=_graph(tables),
+            **{**{table: _part(table, tables) for table in TABLES}, "graph": _graph(tables)},
             stages=tuple(_stage(stage, f"stages.{place}") for place, stage in enumerate(tables["stages"])),
             tables=tables,
             **vars(from_table(Top, {key: value for key, value in tables.items() if key in top}, "")),

@@ -203,7 +203,7 @@ def _tokens_fit_the_encoder(recipe: Recipe) -> str | None:
 
 def _something_learns(recipe: Recipe) -> str | None:
     labels = recipe.labels
-    nothing_else = labels.parts == ("encoded",) and not labels.bias and len(recipe.stages) == 1
+    nothing_else = labels.is_encoded and len(labels.parts) == 1 and not labels.bias and len(recipe.stages) == 1
     if nothing_else and not recipe.encoder.learns:
         return "the encoder is frozen, and nothing behind it learns; wanted encoder.adapter = 1024 or so, or labels with free vectors"
     return None

@@ -408,11 +408,13 @@ def draw_rows(plan, test, places):
 
 
 @njit(nogil=True, cache=True)
-def _word(words, word, out, at, line_start):
-    if at > line_start:
+def _word(words, word, is_said, out, at, line_start):
+    """Write a word into out[at:], behind a blank where the line has begun, or nothing where it is not said; the place after it."""
+    if is_said and at > line_start:
         out[at] = 32
         at += 1
-    for i in range(words.offsets[word], words.offsets[word + 1]):
+    first = words.offsets[word]
+    for i in range(first, words.offsets[word + 1] if is_said else first):
         out[at] = words.buffer[i]
         at += 1
     return at
@@ -470,34 +472,26 @@ def _variant_of_row(words, title, random):
 
 @njit(nogil=True, cache=True)
 def _maker(words, title, random, out, at, line_start):
-    if (random >> np.uint64(4)) & np.uint64(7) < 6:
-        at = _word(words, title.brand, out, at, line_start)
-    if (random >> np.uint64(7)) & np.uint64(7) < 5:
-        at = _word(words, title.series, out, at, line_start)
-    return at
+    at = _word(words, title.brand, (random >> np.uint64(4)) & np.uint64(7) < 6, out, at, line_start)
+    return _word(words, title.series, (random >> np.uint64(7)) & np.uint64(7) < 5, out, at, line_start)
 
 
 @njit(nogil=True, cache=True)
 def _product(words, title, random, out, at, line_start):
-    if (random >> np.uint64(10)) & np.uint64(7) < 6:
-        at = _word(words, title.look, out, at, line_start)
-    if (random >> np.uint64(13)) & np.uint64(7) < 5:
-        at = _word(words, title.use, out, at, line_start)
-    at = _word(words, title.product, out, at, line_start)
-    if title.mark > 0:
-        out[at] = 32
-        out[at + 1] = 77  # M
-        at = write_number(title.mark + 1, out, at + 2)
-    return at
+    at = _word(words, title.look, (random >> np.uint64(10)) & np.uint64(7) < 6, out, at, line_start)
+    at = _word(words, title.use, (random >> np.uint64(13)) & np.uint64(7) < 5, out, at, line_start)
+    at = _word(words, title.product, True, out, at, line_start)
+    if title.mark == 0:
+        return at
+    out[at] = 32
+    out[at + 1] = 77  # M
+    return write_number(title.mark + 1, out, at + 2)
 
 
 @njit(nogil=True, cache=True)
 def _variant(words, colour, size, random, out, at, line_start):
-    if (random >> np.uint64(16)) & np.uint64(7) < 5:
-        at = _word(words, colour, out, at, line_start)
-    if (random >> np.uint64(19)) & np.uint64(7) < 5:
-        at = _word(words, size, out, at, line_start)
-    return at
+    at = _word(words, colour, (random >> np.uint64(16)) & np.uint64(7) < 5, out, at, line_start)
+    return _word(words, size, (random >> np.uint64(19)) & np.uint64(7) < 5, out, at, line_start)
 
 
 @njit(nogil=True, cache=True)
@@ -539,8 +533,8 @@ def make_titles(plan, words, labels, serials):
         out[at] = 44
         at = _variant(words, colour, size, random, out, at + 1, start)
         if serial >= 0:
-            if (random >> np.uint64(22)) & np.uint64(3) == 0:
-                at = _word(words, words.extra + _below(random, words.n_extras), out, at, start)
+            extra = words.extra + _below(random, words.n_extras)
+            at = _word(words, extra, (random >> np.uint64(22)) & np.uint64(3) == 0, out, at, start)
             at = _model_number(serial, plan.serials, out, at)
         ends[row + 1] = at
     return out[:at].copy(), ends

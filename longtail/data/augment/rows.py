@@ -20,6 +20,18 @@ SHOWN = 5  # ids that a note names
 MADE_UID = re.compile(rb"(label|labelmix|mixup|labelmixup|synonyms):[0-9]+")  # uids of made rows, as to_dataset writes them
 
 
+NO_AUGMENTATION, CHOSEN = "none", "adaptive"  # names that are typed where no augmentation, or the best on validation rows, is wanted
+
+
+def makes_rows(name: str) -> bool:
+    """Whether an augmentation of this name makes rows.
+
+    >>> makes_rows("none"), makes_rows("gandalf:delta=0.2")
+    (False, True)
+    """
+    return name != NO_AUGMENTATION
+
+
 @dataclass(frozen=True, eq=False)
 class Augmented:
     """Training rows with made rows after them: originals first, untouched and in their order.

@@ -24,6 +24,9 @@ K = 5
 RIGHT = "*"
 
 
+BIN_COLUMNS = {"bin", "labels", "points_per_label"}  # of a frequency bin; the others are lengths of parts
+
+
 def bins_grid(rows: Sequence[Row], data: Dataset) -> Grid:
     """The part of each label frequency in P@5: five bins of equal training volume, frequent labels first."""
     first = rows[0].cells[0].bins
@@ -60,7 +63,7 @@ def components_grid(rows: Sequence[Row], data: Dataset) -> Grid:
         if not all(cell.components for cell in row.cells):
             raise DataError(f"{row.plan.called} has label vectors of one part, so there is nothing to compare.")
         first = row.cells[0].components
-        for part in [name for name in first[0] if name not in ("bin", "labels", "points_per_label")]:
+        for part in [name for name in first[0] if name not in BIN_COLUMNS]:
             means = np.mean([[one[part] for one in cell.components] for cell in row.cells], axis=0)
             lines.append((*_names(row.plan), Entry(part), *(Entry(f"{value:.3f}") for value in means)))
     headings = [f"{one['points_per_label']:.1f} rows a label" for one in rows[0].cells[0].components]

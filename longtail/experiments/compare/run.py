@@ -23,6 +23,7 @@ import torch
 import longtail
 from longtail.core.errors import DataError, SettingError
 from longtail.core.values import Dataset, Predictions, Split
+from longtail.data.augment.rows import CHOSEN
 from longtail.data.fingerprint import fingerprint
 from longtail.estimator import XMC
 from longtail.evaluation.adaptive import adaptive
@@ -241,7 +242,7 @@ class PeerJob(Job):
 
 def _augmented(data: Dataset, typed: str, seed: int) -> Split:
     """The training rows of a peer, with those that an augmentation makes."""
-    made = adaptive(data, seed=seed).augmentation if typed == "adaptive" else named_augmentation(typed)
+    made = adaptive(data, seed=seed).augmentation if typed == CHOSEN else named_augmentation(typed)
     return data.train if made is None else made.augment(data.train, data.label_texts, seed=seed).split
 
 

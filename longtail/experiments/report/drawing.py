@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.core.errors import MissingExtra
+from longtail.data.augment.rows import makes_rows
 from longtail.data.files import new_file
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def legend(figure: Figure, augmentations: Sequence[str], shown: Sequence[str], *
         return
     handles: list[Any] = []
     for name in shown:
-        colour, words = colour_of(name, augmentations), "no augmentation" if name == "none" else name
+        colour, words = colour_of(name, augmentations), name if makes_rows(name) else "no augmentation"
         mark = Line2D([], [], color=colour, marker=marker_of(name, augmentations), linestyle="", label=words)
         handles.append(Patch(color=colour, label=words) if bars else mark)
     columns = max(1, int(figure.get_figwidth() / 1.8))

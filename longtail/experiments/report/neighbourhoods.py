@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from longtail.core.errors import SettingError
 from longtail.core.values import Dataset, LabelGraph
+from longtail.data.augment.rows import makes_rows
 from longtail.data.frequency import GROUPS, TAIL_MOST, TORSO_MOST, frequency_groups
 from longtail.data.graph.cooccurrence import cooccurrence
 from longtail.data.graph.inspect import Neighbour, neighbours
@@ -60,7 +61,7 @@ def best_and_plain(answers: Sequence[RowHits]) -> tuple[RowHits, RowHits | None]
     That is the same system without augmentation or, where this is the best, the row with the lowest P@5.
     """
     best = max(answers, key=lambda one: one.n_right.sum())
-    without = [one for one in answers if one.row.system == best.row.system and one.row.augmentation == "none" and one is not best]
+    without = [one for one in answers if one.row.system == best.row.system and not makes_rows(one.row.augmentation) and one is not best]
     others = without or sorted((one for one in answers if one is not best), key=lambda one: int(one.n_right.sum()))
     return best, others[0] if others else None
 

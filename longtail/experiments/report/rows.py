@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longtail.data.augment.rows import makes_rows
 from longtail.experiments.compare.cells import Cell, deviation
 from longtail.experiments.compare.layout import WHERE_THERE_ARE
 from longtail.experiments.compare.plans import METRICS
@@ -24,7 +25,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        return self.system if self.augmentation == "none" else f"{self.system}, {self.augmentation}"
+        return f"{self.system}, {self.augmentation}" if makes_rows(self.augmentation) else self.system
 
     def values(self, metric: str) -> list[float]:
         """The metric of each seed; empty where one of them lacks it."""
@@ -72,7 +73,7 @@ def rows_of(cells: Iterable[Cell]) -> dict[str, list[Row]]:
         found.setdefault(data, []).append(row)
     for data, rows in found.items():
         systems = list(dict.fromkeys(row.system for row in rows))
-        found[data] = sorted(rows, key=lambda row: (systems.index(row.system), row.augmentation != "none"))
+        found[data] = sorted(rows, key=lambda row: (systems.index(row.system), makes_rows(row.augmentation)))
     return found
 
 
@@ -94,7 +95,7 @@ def metrics_of(rows: Sequence[Row]) -> list[str]:
 
 def augmentations_of(rows: Sequence[Row]) -> list[str]:
     """Each once, `none` first."""
-    return sorted(dict.fromkeys(row.augmentation for row in rows), key=lambda name: name != "none")
+    return sorted(dict.fromkeys(row.augmentation for row in rows), key=makes_rows)
 
 
 def systems_of(rows: Sequence[Row]) -> list[str]:

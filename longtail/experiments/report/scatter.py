@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longtail.data.augment.rows import makes_rows
 from longtail.experiments.report.drawing import FAINT, WIDE, Picture, colour_of, legend, marker_of, name_points, new_figure
 from longtail.experiments.report.rows import Row, augmentations_of, systems_of
 
@@ -84,7 +85,7 @@ def _points(axes: Axes, rows: Sequence[Row], x: Measure, y: Measure, spread: tup
 
 def _augmented_pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Each system without augmentation, and with one."""
-    plain = {row.system: row for row in rows if row.augmentation == "none"}
+    plain = {row.system: row for row in rows if not makes_rows(row.augmentation)}
     return [(plain[row.system], row) for row in rows if row.system in plain and row is not plain[row.system]]
 
 

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from longtail.data.augment.rows import makes_rows
 from longtail.data.files import new_file
 from longtail.experiments.tuning.space import Hyperparameter
 from longtail.experiments.tuning.toml import toml_text
@@ -49,7 +50,7 @@ class Trial:
     def typed(self) -> str:
         """Settings and augmentation, as they are typed."""
         settings = " ".join(self.settings) or "the recipe as it is"
-        return settings if self.augmentation == "none" else f"{settings} --augment {self.augmentation}"
+        return f"{settings} --augment {self.augmentation}" if makes_rows(self.augmentation) else settings
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _comments(tuned: Tuned, path: Path) -> str:
     rows = (
         f"{about['validation rows']:,} validation rows, a share of {about['share']:g} of the training rows drawn with seed {about['seed']}"
     )
-    augment = "" if tuned.augmentation == "none" else f" --augment {tuned.augmentation}"
+    augment = f" --augment {tuned.augmentation}" if makes_rows(tuned.augmentation) else ""
     lines = [
         f"Found by longtail tune, {about['recipe']} on {about['data']}: {rows}.",
         f"{len(tuned.trials)} trials. {_gain(tuned)}",

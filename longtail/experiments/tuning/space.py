@@ -174,7 +174,7 @@ def default_space(recipe: Recipe, settings: Iterable[str], augmentations: Iterab
     found.append(_length(recipe, place, last, n_rows))
     if recipe.encoder.active_dropout is not None:
         found.append(_dropout("encoder.dropout", recipe.encoder.active_dropout))
-    if {"text", "graph"} & set(recipe.labels.parts) and recipe.labels.block != "none":
+    if {"text", "graph"} & set(recipe.labels.parts) and recipe.labels.has_residual_block:
         found.append(_dropout("labels.dropout", recipe.labels.dropout))
     if "contrast" in recipe.tables and any(set(stage.objective.losses) & set(COSINE_LOSSES) for stage in recipe.stages):
         temperature = recipe.contrast.temperature

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -21,27 +22,48 @@ from longtail.tokens.rows import TokenRows
 FEW_TEXTS = 8  # for which a product of matrices is not worth its start
 
 
-class ResidualBlock(nn.Module):
-    """x plus a transformed ReLU(x), by a matrix of spectral norm 1 that starts as the identity.
+class ResidualBlock(nn.Module, ABC):
+    """x plus a transformed ReLU(x), by a matrix of spectral norm 1 that starts as the identity."""
 
-    "scaled": lambda R dropout(ReLU(x)) + x with one learnt lambda (ECLARE, figure 2).
-    "gated":  sigmoid(a) R dropout(ReLU(x)) + sigmoid(b) x with a, b per dimension (DECAF).
-    """
+    weight: nn.Parameter
 
-    def __init__(self, dim: int, dropout: float, gate: str) -> None:
+    def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.linear = SpectralLinear(dim, dim, identity=True)
-        self.gate = gate
-        shape = (2, dim) if gate == "gated" else (1,)
-        self.weight = nn.Parameter(torch.zeros(shape) if gate == "gated" else torch.ones(shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        changed: Tensor = self.linear(self.dropout(functional.relu(x)))
-        if self.gate == "gated":
-            gates = torch.sigmoid(self.weight)  # (2, dim)
-            return gates[0] * changed + gates[1] * x
+        return self.combined(self.linear(self.dropout(functional.relu(x))), x)
+
+    @abstractmethod
+    def combined(self, changed: Tensor, x: Tensor) -> Tensor:
+        """The block's output, of the transformed ReLU(x) and x."""
+
+
+class ScaledBlock(ResidualBlock):
+    """lambda R dropout(ReLU(x)) + x with one learnt lambda (ECLARE, figure 2)."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__(dim, dropout)
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def combined(self, changed: Tensor, x: Tensor) -> Tensor:
         return self.weight * changed + x
+
+
+class GatedBlock(ResidualBlock):
+    """sigmoid(a) R dropout(ReLU(x)) + sigmoid(b) x with a, b per dimension (DECAF)."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__(dim, dropout)
+        self.weight = nn.Parameter(torch.zeros(2, dim))
+
+    def combined(self, changed: Tensor, x: Tensor) -> Tensor:
+        gates = torch.sigmoid(self.weight)  # (2, dim)
+        return gates[0] * changed + gates[1] * x
+
+
+RESIDUAL_BLOCKS: dict[str, type[ResidualBlock]] = {"scaled": ScaledBlock, "gated": GatedBlock}
 
 
 @dataclass(frozen=True)
@@ -83,8 +105,9 @@ class BagEncoder(Encoder):
         super().__init__()
         self.settings = settings
         self.dropout = Dropout(settings.dropout)
-        self.block = nn.Linear(settings.dim, settings.dim) if settings.block == "plain" else None
-        self.residual = None if settings.block == "plain" else ResidualBlock(settings.dim, settings.dropout, settings.block)
+        residual = RESIDUAL_BLOCKS.get(settings.block)
+        self.block = nn.Linear(settings.dim, settings.dim) if residual is None else None
+        self.residual = None if residual is None else residual(settings.dim, settings.dropout)
 
     @property
     def hidden_dim(self) -> int:
@@ -134,8 +157,6 @@ class OnnxBag(nn.Module):
         else:
             assert self.matrix is not None
             changed = functional.linear(functional.relu(text), self.matrix)
-            weight = self.encoder.residual.weight
-            gates = torch.sigmoid(weight) if self.encoder.residual.gate == "gated" else (weight, 1.0)
-            text = functional.relu(gates[0] * changed + gates[1] * text)
+            text = functional.relu(self.encoder.residual.combined(changed, text))
         found: Tensor = self.ends(text)
         return found

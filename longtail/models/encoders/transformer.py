@@ -78,6 +78,11 @@ class Transformer(EncoderSettings):
             )
 
     @property
+    def pools_first(self) -> bool:
+        """Whether a text's vector is that of its first token, and not the mean over its tokens."""
+        return self.pooling == "cls"
+
+    @property
     def dim(self) -> int:
         """Dimensions of the token table, which are those of the model's word embeddings."""
         return self._widths[0]
@@ -222,7 +227,7 @@ class TransformerEncoder(Encoder):
         kind = torch.get_autocast_dtype(table.device.type) if torch.is_autocast_enabled(table.device.type) else table.dtype
         states = packed(self.model, functional.embedding(ids, table), offsets, longest, kind, self.depths).float()
         lengths = offsets.diff()[:, None]
-        if self.settings.pooling == "cls":
+        if self.settings.pools_first:
             return states[offsets[:-1].clamp(max=len(states) - 1)] * (lengths > 0)
         total: Tensor = torch.segment_reduce(states, "sum", offsets=offsets, axis=0, initial=0)
         return total / lengths.clamp(min=1)
@@ -244,7 +249,7 @@ class TransformerEncoder(Encoder):
         states = found.last_hidden_state.float()
         if self.depths:
             states = torch.cat([*(found.hidden_states[depth].float() for depth in self.depths[:-1]), states], dim=2)
-        if self.settings.pooling == "cls":
+        if self.settings.pools_first:
             first: Tensor = states[:, 0]
             return first
         if inside is None:
@@ -276,11 +281,11 @@ class TransformerEncoder(Encoder):
             raise SettingError("A sentence-transformers folder has no place for the adapter behind the transformer; wanted --to onnx.")
         dense, activation = None, ""
         if self.projections:
-            name = self._projection_of(task)
-            projection = self.projections[name]
+            projection = self.projections[self._projection_of(task)]
             assert isinstance(projection, nn.Sequential) and isinstance(projection[0], nn.Linear)
             dense = projection[0]
-            activation = "torch.nn.modules.activation.Tanh" if name == "labels" else "torch.nn.modules.linear.Identity"
+            has_tanh = isinstance(projection[1], nn.Tanh)
+            activation = "torch.nn.modules.activation.Tanh" if has_tanh else "torch.nn.modules.linear.Identity"
         return PooledTransformer(self.architecture(), self.model.state_dict(), self.settings.pooling, self.width, dense, activation)
 
 

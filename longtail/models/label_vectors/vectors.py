@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from longtail.core.checks import Dropout, OneOf, Positive, Settings
 from longtail.core.errors import DataError, SettingError
-from longtail.models.encoders.bag import ResidualBlock
+from longtail.models.encoders.bag import RESIDUAL_BLOCKS
 from longtail.models.encoders.context import RowNeighbours
 from longtail.models.label_vectors.mixtures import mixture
 from longtail.models.table import EveryRow, Table, weighted_sum
@@ -61,16 +61,21 @@ class LabelVectors(Settings):
 
     @property
     def needs_graph(self) -> bool:
-        return "graph" in self.parts or self.start == "graph"
+        return "graph" in self._made_of
 
     @property
     def sums_tokens(self) -> bool:
         """Whether vectors are made of token vectors, and so are as long as these."""
-        return "text" in self.parts or self.start == "text" or self.needs_graph
+        return bool({"text", "graph"} & self._made_of)
 
     @property
     def needs_text(self) -> bool:
-        return self.sums_tokens or "encoded" in self.parts or self.start == "encoded"
+        return self.sums_tokens or "encoded" in self._made_of
+
+    @property
+    def _made_of(self) -> set[str]:
+        """Parts, and what free vectors start as, which is another part or nothing."""
+        return {*self.parts, self.start}
 
     @property
     def is_encoded(self) -> bool:
@@ -78,9 +83,14 @@ class LabelVectors(Settings):
         return "encoded" in self.parts
 
     @property
+    def has_residual_block(self) -> bool:
+        """Whether a residual block stands behind the sum of a text's token vectors."""
+        return self.block in RESIDUAL_BLOCKS
+
+    @property
     def has_only_free_parts(self) -> bool:
         """Whether vectors are made of nothing that the label's text or neighbours tell."""
-        return self.parts == ("free",)
+        return not set(self.parts) - {"free"}
 
     def text_rows(self, texts: csr_matrix | None, graph: csr_matrix | None) -> list[csr_matrix]:
         """The tokens that are summed over the token table: the label's own, and those of its neighbours, order by order.
@@ -108,6 +118,17 @@ class LabelVectors(Settings):
         self, n_labels: int, dim: int, rows: Sequence[csr_matrix], device: torch.device, sequences: TokenRows | None = None
     ) -> LabelTower:
         return LabelTower(self, n_labels, dim, rows, device, sequences)
+
+
+def _linear_and_relu(dim: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
+
+
+def _nothing(dim: int) -> nn.Module:
+    return nn.Identity()
+
+
+CONVOLUTIONS: dict[str, Callable[[int], nn.Module]] = {"lightgcn": _nothing, "gcn": _linear_and_relu}  # "gale" has a residual block
 
 
 class LabelTower(nn.Module):
@@ -145,14 +166,12 @@ class LabelTower(nn.Module):
         self.summed: list[Tensor] | None = None  # (n_labels, dim) each, where the token table is frozen
 
     def _block(self, place: int) -> nn.Module:
-        if self.settings.block == "none":
+        if not self.settings.has_residual_block:
             return nn.Identity()
+        residual = RESIDUAL_BLOCKS[self.settings.block]
         is_own_text = "text" in self.settings.parts and place == 0
-        if is_own_text or self.settings.convolution == "gale":
-            return ResidualBlock(self.dim, self.settings.dropout, self.settings.block)
-        if self.settings.convolution == "gcn":
-            return nn.Sequential(nn.Linear(self.dim, self.dim), nn.ReLU())
-        return nn.Identity()
+        convolution = CONVOLUTIONS.get(self.settings.convolution)
+        return residual(self.dim, self.settings.dropout) if is_own_text or convolution is None else convolution(self.dim)
 
     @torch.no_grad()
     def sum_once(self, table: Tensor) -> None:
