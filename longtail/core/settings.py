@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+NONE = "none"  # stands for None in TOML, which has no null, and in settings as they are typed
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "none"}
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: NONE}
 
 
 def build(cls: type[T], typed: Iterable[str], name: str) -> T:
@@ -78,7 +79,7 @@ def types_of(cls: type[DataclassInstance]) -> dict[str, object]:
 def parsed(hint: object, text: str) -> object:
     """The value that a typed text means for a setting of this type; the text itself where it means none."""
     kinds = _kinds(hint)
-    if NoneType in kinds and text.lower() == "none":
+    if NoneType in kinds and _is_none(text.lower()):
         return None
     for kind in kinds:
         if kind is str or text in get_args(kind):  # of a Literal
@@ -101,7 +102,7 @@ def fit(hint: object, value: object, where: str) -> object:
     Limits in the hint are left to the class, which checks them however it is made.
     """
     for kind in _kinds(hint):
-        if kind is NoneType and value in (None, "none"):
+        if kind is NoneType and _is_none(value):
             return None
         if get_origin(kind) is tuple and isinstance(value, list | tuple):
             return tuple(fit(get_args(kind)[0], one, where) for one in value)
@@ -128,6 +129,10 @@ def in_words(hint: object) -> str:
     if get_origin(hint) is tuple:
         return f"a list of {in_words(get_args(hint)[0]).removeprefix('a ')}s"
     return OneOf(get_args(hint)).wanted if get_origin(hint) is Literal else WORDS.get(hint, "") if isinstance(hint, type) else ""
+
+
+def _is_none(value: object) -> bool:
+    return value is None or value == NONE
 
 
 def _kinds(hint: object) -> list[object]:

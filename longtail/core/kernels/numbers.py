@@ -106,6 +106,7 @@ def parse_number(block, place, stop):
 
     The value is within a few units of a double's last place of Python's float(): exact once stored as float32.
     """
+    # no early return: with one ahead of the loops, Numba counts references to the block in every call, which takes as long as the digits
     start = _first_digit(block, place, stop)
     mantissa, n_taken, behind = _take_digits(block, start, stop, np.int64(0))
     scale = behind - start - n_taken

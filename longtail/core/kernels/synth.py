@@ -407,17 +407,28 @@ def draw_rows(plan, test, places):
     return labels[: ends[n]], reciprocal[: ends[n]], ends, focus, is_own
 
 
-@njit(nogil=True, cache=True)
+# inlined, as is _mark: each call would count references to all arrays, which takes longer than writing a word
+@njit(inline="always")
 def _word(words, word, is_said, out, at, line_start):
     """Write a word into out[at:], behind a blank where the line has begun, or nothing where it is not said; the place after it."""
     if is_said and at > line_start:
         out[at] = 32
         at += 1
-    first = words.offsets[word]
-    for i in range(first, words.offsets[word + 1] if is_said else first):
+    first, stop = (words.offsets[word], words.offsets[word + 1]) if is_said else (0, 0)
+    for i in range(first, stop):
         out[at] = words.buffer[i]
         at += 1
     return at
+
+
+@njit(inline="always")
+def _mark(mark, out, at):
+    """Tell niches of the same words apart: nothing for the first, then M2, M3."""
+    if mark <= 0:
+        return at
+    out[at] = 32
+    out[at + 1] = 77  # M
+    return write_number(mark + 1, out, at + 2)
 
 
 @njit(nogil=True, cache=True)
@@ -437,6 +448,7 @@ def _model_number(serial, serials, out, at):
     return write_number(1000 + number % 9000, out, at + 1)
 
 
+# nothing is divided by zero here; with the check for it, each call would count references to all arrays
 @njit(nogil=True, cache=True, error_model="numpy")
 def _words_of_label(plan, words, label):
     niche = _niche(plan, label)
@@ -472,24 +484,23 @@ def _variant_of_row(words, title, random):
 
 @njit(nogil=True, cache=True)
 def _maker(words, title, random, out, at, line_start):
+    """Write brand and series, each left out now and then where `random` is not 0."""
     at = _word(words, title.brand, (random >> np.uint64(4)) & np.uint64(7) < 6, out, at, line_start)
     return _word(words, title.series, (random >> np.uint64(7)) & np.uint64(7) < 5, out, at, line_start)
 
 
 @njit(nogil=True, cache=True)
 def _product(words, title, random, out, at, line_start):
+    """Write look, use and product; the first two are left out now and then where `random` is not 0."""
     at = _word(words, title.look, (random >> np.uint64(10)) & np.uint64(7) < 6, out, at, line_start)
     at = _word(words, title.use, (random >> np.uint64(13)) & np.uint64(7) < 5, out, at, line_start)
     at = _word(words, title.product, True, out, at, line_start)
-    if title.mark == 0:
-        return at
-    out[at] = 32
-    out[at + 1] = 77  # M
-    return write_number(title.mark + 1, out, at + 2)
+    return _mark(title.mark, out, at)
 
 
 @njit(nogil=True, cache=True)
 def _variant(words, colour, size, random, out, at, line_start):
+    """Write colour and size, each left out now and then where `random` is not 0."""
     at = _word(words, colour, (random >> np.uint64(16)) & np.uint64(7) < 5, out, at, line_start)
     return _word(words, size, (random >> np.uint64(19)) & np.uint64(7) < 5, out, at, line_start)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from torch import Tensor
 
@@ -11,12 +11,12 @@ from longtail.core.checks import OneOf
 from longtail.core.registry import LOSSES
 from longtail.models.losses.all_labels import ALL_LABELS, CHUNK_NUMBERS
 from longtail.models.network import Network
-from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
+from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, OneTower
 from longtail.training.objectives.contrastive import PAIRWISE, ContrastiveLoss
 
 
 @dataclass(frozen=True)
-class AllLabels(ObjectiveSettings):
+class AllLabels(OneTower):
     """Score all labels: the most exact choice, and on a GPU the fastest up to millions.
 
     Args:
@@ -24,12 +24,7 @@ class AllLabels(ObjectiveSettings):
         loss: see `longtail list losses`. "bce" and "softmax" are computed chunk by chunk; the others hold all scores of a batch.
     """
 
-    tower: Literal["labels", "classifiers"] = "labels"
     loss: Annotated[str, OneOf(LOSSES, takes_own=True)] = "bce"
-
-    @property
-    def towers(self) -> tuple[str, ...]:
-        return (self.tower,)
 
     @property
     def losses(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -128,3 +128,14 @@ class ObjectiveSettings(Settings, ABC):
     @abstractmethod
     def build(self, inputs: ObjectiveInputs) -> Objective:
         """The objective for the network as it is when the stage begins."""
+
+
+@dataclass(frozen=True)
+class OneTower(ObjectiveSettings):
+    """An objective that trains one tower, that of the labels or that of the classifiers."""
+
+    tower: Literal["labels", "classifiers"] = "labels"
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        return (self.tower,)

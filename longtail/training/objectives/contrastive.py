@@ -13,14 +13,14 @@ from longtail.core.registry import LOSSES, load
 from longtail.models.label_rows import LabelRows
 from longtail.models.network import Network
 from longtail.tokens.ragged import distinct_ids
-from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
+from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings, OneTower
 from longtail.training.settings import Contrast
 
 PAIRWISE = ("bce",)  # losses that judge each pair of a text and a label by itself
 
 
 @dataclass(frozen=True)
-class Contrastive(ObjectiveSettings):
+class Contrastive(OneTower):
     """Score every row against the labels that are drawn for any row of the batch, and hard negatives (DPR, ANCE, NGAME, DePSL).
 
     Args:
@@ -28,12 +28,7 @@ class Contrastive(ObjectiveSettings):
         loss: see `longtail list losses`. The table [contrast] says how labels are drawn.
     """
 
-    tower: Literal["labels", "classifiers"] = "labels"
     loss: Annotated[str, OneOf(LOSSES, takes_own=True)] = "bce"
-
-    @property
-    def towers(self) -> tuple[str, ...]:
-        return (self.tower,)
 
     @property
     def losses(self) -> tuple[str, ...]:

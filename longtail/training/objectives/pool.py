@@ -13,13 +13,13 @@ from longtail.models.label_rows import LabelRows
 from longtail.models.losses.all_labels import ALL_LABELS, CHUNK_NUMBERS, matrix_type
 from longtail.models.network import Network
 from longtail.tokens.ragged import distinct_ids
-from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
+from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, OneTower
 
 HARD_AMONG = 1 << 16  # labels among which the hardest are looked for in a step
 
 
 @dataclass(frozen=True)
-class Pool(ObjectiveSettings):
+class Pool(OneTower):
     """Score a pool of labels that the batch shares: the right ones of all rows, hard negatives, and some at random.
 
     Args:
@@ -29,14 +29,9 @@ class Pool(ObjectiveSettings):
         random_negatives: labels of the pool that are drawn at random.
     """
 
-    tower: Literal["labels", "classifiers"] = "labels"
     loss: Literal["bce", "softmax"] = "bce"
     hard_negatives: NonNegative = 0
     random_negatives: NonNegative = 0
-
-    @property
-    def towers(self) -> tuple[str, ...]:
-        return (self.tower,)
 
     @property
     def losses(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,11 +13,11 @@ from longtail.models.losses import rowwise
 from longtail.models.losses.all_labels import CHUNK_NUMBERS
 from longtail.models.losses.candidates import Candidates, pairs_are_quicker, scores_of, shortlist_bce, with_targets
 from longtail.models.network import Network
-from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, ObjectiveSettings
+from longtail.training.objectives.base import Batch, Objective, ObjectiveInputs, OneTower
 
 
 @dataclass(frozen=True)
-class Shortlist(ObjectiveSettings):
+class Shortlist(OneTower):
     """Score each row's own shortlist by binary cross-entropy (Astec, DECAF, ECLARE). Shortlists come from the table [negatives].
 
     Args:
@@ -27,12 +27,7 @@ class Shortlist(ObjectiveSettings):
 
     needs_shortlists: ClassVar[bool] = True
 
-    tower: Literal["labels", "classifiers"] = "labels"
     random_negatives: NonNegative = 0
-
-    @property
-    def towers(self) -> tuple[str, ...]:
-        return (self.tower,)
 
     def build(self, inputs: ObjectiveInputs) -> Objective:
         return ShortlistLoss(inputs.n_labels, self.random_negatives, self.tower)
