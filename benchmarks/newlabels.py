@@ -22,7 +22,7 @@ from longtail.core.values import Split, Texts
 from longtail.data.augment.choose import validation_split
 from longtail.evaluation.metrics import find_matches, precision_at
 from longtail.evaluation.predictions import drop_filtered
-from longtail.inference.new_labels import Blend, Maker, with_labels
+from longtail.inference.new_labels import Blend, NewLabelMaker, with_labels
 
 KS = (1, 3, 5)
 
@@ -48,8 +48,8 @@ def hide(data: Dataset, share: float, seed: int) -> tuple[Dataset, Texts]:
 
 def precisions(found: Predictions, truth: csr_matrix, rows: np.ndarray) -> list[float]:
     """In percent, of these rows."""
-    validation_metrics = find_matches(replace(found, ids=found.ids[rows], scores=found.scores[rows]), truth[rows])
-    return [100 * float(precision_at(k, validation_metrics).mean()) for k in KS]
+    matches = find_matches(replace(found, ids=found.ids[rows], scores=found.scores[rows]), truth[rows])
+    return [100 * float(precision_at(k, matches).mean()) for k in KS]
 
 
 def report(model: XMC, data: Dataset, texts: Texts, sweep: bool) -> None:
@@ -67,7 +67,7 @@ def report(model: XMC, data: Dataset, texts: Texts, sweep: bool) -> None:
     print(f"{'':<50}" + "".join(f"{'P@' + str(k):>9}" for _ in heads for k in KS))
 
     def show(name: str, blend: Blend | None) -> None:
-        model.trained = base if blend is None else with_labels(base, texts, Maker(base, blend).made(texts))
+        model.trained = base if blend is None else with_labels(base, texts, NewLabelMaker(base, blend).make(texts))
         found = model.predict(test.texts or [], 25)
         found = found if test.filter is None else drop_filtered(found, test.filter)
         numbers = precisions(found, test.labels, everyone) + precisions(found, test.labels, carrying) + precisions(found, hidden, carrying)

@@ -48,11 +48,11 @@ def of_model(folder: Path) -> tuple[Floats, Floats | None, Floats]:
     """Vectors, biases and texts of a trained model that scores all labels."""
     from longtail.core.values import Texts
     from longtail.storage.indexing import CPU, encoded, shortened
-    from longtail.storage.model_folder import all_labels_of, load_model
+    from longtail.storage.model_folder import load_model
 
     stored = load_model(folder, CPU, indexed=False)
     assert stored.label_texts is not None
-    searched = all_labels_of(stored)
+    searched = stored.all_labels
     assert searched is not None
     labels = searched.searched()
     texts = encoded(stored, Texts.of(shortened(stored.label_texts, N_TEXTS, seed=1)))
