@@ -561,3 +561,13 @@ def test_contradictions(tables: dict[str, Any], message: str) -> None:
 )
 def test_the_same_without_the_contradiction(tables: dict[str, Any]) -> None:
     assert recipe(**tables).name == "own"
+
+
+def test_a_base_is_looked_for_next_to_the_recipe_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "wide.toml").write_text('base = "quick"\n[encoder]\ndim = 48\n')
+    (folder / "mine.toml").write_text('base = "wide.toml"\nvalidation = 0.2\n[[members]]\nbase = "wide.toml"\nencoder = {dim = 16}\n')
+    monkeypatch.chdir(tmp_path)
+    found = read_recipe("recipes/mine.toml")
+    assert found.encoder.dim == 48 and [member.encoder.dim for member in found.members] == [16]

@@ -111,7 +111,16 @@ def _tables_of(path: Path, seen: tuple[Path, ...] = ()) -> Tables:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not a TOML file ({error}).") from error
+    members = tables.get("members", [])
+    for table in (tables, *(members if isinstance(members, list) else ())):
+        _find_near(path, table)
     return _on_base(tables, path.name, (*seen, path.resolve()))
+
+
+def _find_near(path: Path, table: object) -> None:
+    """A base that is a file is looked for in the folder of the recipe that names it first."""
+    if isinstance(table, dict) and str(table.get("base", "")).endswith(".toml") and (path.parent / table["base"]).is_file():
+        table["base"] = str(path.parent / table["base"])
 
 
 def _on_base(tables: Tables, where: str, seen: tuple[Path, ...] = ()) -> Tables:
