@@ -32,7 +32,7 @@ lint: setup ## check style and types
 	$(BIN)/mypy
 
 docs: setup ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: setup ## run the benchmarks, and the peers
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done

@@ -31,7 +31,6 @@ class XMC(OpenModel):
         seed: seed of everything random.
         device: "cpu" or "cuda"; a GPU where there is one if not given.
 
-    >>> from longtail.data.synth import synth  # doctest: +SKIP
     >>> model = XMC.from_recipe("default", augment="gandalf").fit(data)  # doctest: +SKIP
     >>> model.predict(["mario kart double dash"], k=5).texts  # doctest: +SKIP
     """
