@@ -238,8 +238,8 @@ def test_scores_of_two_towers_become_probabilities() -> None:
 
 @pytest.mark.gpu
 def test_members_on_a_gpu(tmp_path: Path) -> None:
-    """One network's answers stay there, those of an ensemble were joined on the host: both are weighed together."""
+    """Predictions of one network stay there, those of two networks are averaged on the host: both get stacking weights."""
     (tmp_path / "pair.toml").write_text("ensemble = 2\n" + OWN)
     data = spelled_out()
-    model = XMC.from_recipe(recipe_file(tmp_path, str(tmp_path / "pair.toml")), device="cuda").fit(data)
+    model = XMC.from_recipe(recipe_file(tmp_path, 'base = "pair.toml"'), device="cuda").fit(data)
     assert data.test.texts is not None and share_found(model.predict(data.test.texts, k=2), data) > 0.9
