@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import platform
 import subprocess
 import sys
+import weakref
 
 import pytest
+import torch
+
+from longtail.recipes.data import DataSource
+from longtail.recipes.read import read_recipe
+from longtail.training.monitor import TrainingMonitor
+from longtail.training.trainer import Trainer
+from tests.spelled import spelled_out
 
 ROUNDS = """
 import ctypes, resource, sys
@@ -46,3 +55,21 @@ def test_freed_blocks_stay_inside_and_go_back_afterwards(size: int, n_blocks: in
     assert outside > 10 * n_blocks * size / (2 << 20) / 2  # most pages are new in every round, be they of 4 KB or of 2 MB
     assert inside < outside / 20
     assert left < held - 100e6
+
+
+def test_a_network_that_is_trained_is_freed_at_once() -> None:
+    """Nothing of a trainer points back to it: the moments of an optimizer do not wait for the garbage collector."""
+    recipe = read_recipe("quick", ["epochs=1", "dim=16"])
+    training = DataSource(spelled_out(), recipe, None, 0).training_data(recipe)
+    gc.collect()
+    gc.disable()
+    try:
+        trainer = Trainer(recipe.plan, training, torch.device("cpu"), 0)
+        monitor = TrainingMonitor("quick", trainer.network, 1)
+        with monitor:
+            trainer.run(monitor)
+        left = weakref.ref(trainer), weakref.ref(trainer.optimizer)  # type: ignore[arg-type]
+        del trainer, monitor
+        assert [one() for one in left] == [None, None]
+    finally:
+        gc.enable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,11 +14,11 @@ from torch.nn import functional
 from longtail.core.errors import DataError
 from longtail.models.label_vectors.vectors import LabelTower, LabelVectors
 from longtail.models.network import Network
-from longtail.tokens.rows import TokenRows
 from longtail.training.data import TrainingData
 from longtail.training.negatives.base import ROWS_AT_ONCE
 from longtail.training.negatives.clusters import Clusters
 from longtail.training.plan import TrainingPlan
+from longtail.training.rows import RowSource
 from longtail.training.stage import Stage
 
 
@@ -95,14 +94,10 @@ SOURCES: dict[str, type[TowerSource]] = {"labels": LabelSource, "classifiers": C
 
 
 class TowerBuilder:
-    """Builds the towers of a network, stage by stage.
+    """Builds the towers of a network, stage by stage."""
 
-    Args:
-        label_texts: gives the tokens of label texts, on the device.
-    """
-
-    def __init__(self, plan: TrainingPlan, data: TrainingData, network: Network, label_texts: Callable[[], TokenRows]) -> None:
-        self.data, self.network, self.label_texts = data, network, label_texts
+    def __init__(self, plan: TrainingPlan, data: TrainingData, network: Network, rows: RowSource) -> None:
+        self.data, self.network, self.rows = data, network, rows
         self.sources = {name: source(plan, data) for name, source in SOURCES.items()}
 
     def is_new(self, name: str, stage: Stage) -> bool:
@@ -118,7 +113,7 @@ class TowerBuilder:
         settings = source.settings(stage)
         texts = source.texts(clusters) if settings.needs_text else None
         graph = source.graph(clusters) if settings.needs_graph else None
-        sequences = self.label_texts() if settings.is_encoded and self.data.label_rows is not None else None
+        sequences = self.rows.label_texts if settings.is_encoded and self.data.label_rows is not None else None
         rows = settings.text_rows(texts, graph)
         built = settings.build(source.size(clusters), self.network.dim, rows, device, sequences).to(device)
         if name in self.network.towers and not stage.fresh:
@@ -154,7 +149,7 @@ class TowerBuilder:
     def _encoded_labels(self) -> Tensor:
         """(n_labels, dim), of unit length: embeddings of label texts, averaged over neighbours where there is a graph."""
         self.network.eval()
-        rows = self.label_texts()
+        rows = self.rows.label_texts
         places = torch.arange(len(rows), device=self.network.table.weight.device).split(ROWS_AT_ONCE)
         vectors = torch.cat([self.network.encode(rows.take(part), unit=True).float() for part in places])
         if self.data.graph is None:

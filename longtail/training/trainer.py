@@ -63,7 +63,7 @@ class Trainer:
         _start_table(table, encoder, data)
         self.network = Network(table, encoder, int(plan.encoder.output_dim), plan.dim).to(device)
         self.rows = RowSource(self.network, data, device)
-        self.towers = TowerBuilder(plan, data, self.network, lambda: self.rows.label_texts)
+        self.towers = TowerBuilder(plan, data, self.network, self.rows)
         self.clusters: Clusters | None = None
         self.number = 0  # of the current stage
         self.negatives: Negatives = InBatch().build()
